@@ -21,9 +21,8 @@ from unisono.laws.verdict import verdict_json
 from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.gold import BINS
 from unisono.spark.layout import NO_RUN, SUMMARY, TABLES, run_of
-from unisono.spark.measures import CURVE, QUANTILES, WORK
+from unisono.spark.measures import BINS, CURVE, QUANTILES, WORK
 from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.record import WORK_KINDS
@@ -133,6 +132,22 @@ def test_the_tables_can_be_read_as_the_docs_say(spark: Any, made: tuple[Path, An
         told = re.findall(r"`(\w+)`", columns.partition(": `kept`")[0])
         run = [] if name == SUMMARY else ["run"]
         assert spark.read.parquet(f"{shown['out']}/{name}").columns == told + run, name
+
+
+def test_every_table_is_read_by_pandas_duckdb_and_spark(
+    spark: Any, made: tuple[Path, Any, Any]
+) -> None:
+    import duckdb
+    import pandas as pd
+
+    out = made[0] / "out"
+    for name in (*TABLES, SUMMARY):
+        rows = len(table(made, name)) if name != SUMMARY else len(made[1].summary)
+        assert len(pd.read_parquet(out / name)) == rows, name
+        pattern = str(out / name).replace("[x]*", "?x??")
+        files = f"read_parquet('{pattern}/**/*.parquet', hive_partitioning=true)"
+        assert duckdb.sql(f"SELECT count(*) FROM {files}").fetchall() == [(rows,)], name
+        assert spark.read.parquet(pattern).count() == rows, name
 
 
 def test_packets_are_told_apart(spark: Any, made: tuple[Path, Any, Any]) -> None:

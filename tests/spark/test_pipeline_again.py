@@ -131,7 +131,7 @@ def test_only_what_is_new_or_has_changed_is_done(
         patch.setattr(ResultLayout, "_replace", killed)
         do(spark, tmp_path, progress=said.append)
     assert said[0] == "3 of 4 runs are new or have changed", "junk has no events to write"
-    assert "judging (part 2 of 2)" in said
+    assert "reading, judging and measuring (part 2 of 2)" in said
     assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
     assert runs_in(out, "silver/sends") == sorted([ODD, "other", "x"]), "x is half in place"
     assert runs_in(out, "gold/violations") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from unisono.laws import LAWS, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
+from unisono.spark.laws import Output, ShardLimits, write_tables
+from unisono.spark.partitioned import rows_in
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
-from unisono.trace.files import Trace, TraceFile, read_trace
+from unisono.trace.files import Trace, TraceFile, read_trace, trace_files
 from unisono.trace.parquet import OPTIONAL, batch_of, writer_to
 
 
@@ -91,18 +94,20 @@ def damaged(source: Path, top: Path, seed: int) -> None:
 
 
 def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
-    from unisono.spark.bronze import read_bronze
-
+    """`alone`: each run is read by one task, else each chain of files."""
     trace = read_trace(directory)
-    bronze = read_bronze(spark, directory, alone)
-    bronze.checked.persist()
-    try:
-        events = defaultdict(list)
-        for row in bronze.events.orderBy("run", "node", "incarnation", "step").collect():
-            events[row.run].append(tuple(row)[1:])
-        found = [(row.path, row.row, row.reason) for row in bronze.quarantine.collect()]
-    finally:
-        bronze.checked.unpersist()
+    limits = ShardLimits() if alone else ShardLimits(giant_bytes=0)
+    with tempfile.TemporaryDirectory() as top:
+        output = Output(top, silver=True, going_on=False)
+        write_tables(spark, trace_files(directory), {}, output, limits)
+        events, found = defaultdict(list), []
+        for rows in rows_in(sorted(Path(top, "bronze", "events").glob("run=*"))):
+            for row in rows.to_pylist():
+                events[row["run"]].append(tuple(row.values())[1:])
+        for rows in rows_in(sorted(Path(top, "bronze", "quarantine").glob("run=*"))):
+            found += [(row["path"], row["row"], row["reason"]) for row in rows.to_pylist()]
+    for mine in events.values():
+        mine.sort(key=lambda row: row[2:5])
     plain = {
         run: [tuple(list(v) if isinstance(v, tuple) else v for v in row) for row in rows]
         for run, rows in trace.runs.items()
@@ -145,14 +150,10 @@ def test_damaged_traces_read_as_in_process(
     assert trace.torn
 
 
-def test_each_bad_thing_is_named_and_the_rest_is_judged(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Path) -> None:
     from unisono.spark import pipeline
     from unisono.spark.partitioned import read_table
 
-    # As if it were much: the work is shared among tasks.
-    monkeypatch.setattr(pipeline, "TINY_BYTES", 0)
     top, laws = tmp_path / "trace", ["fifo", "no_creation"]
     hostile_directory(top)
     whole = (top / "run=story" / "a-1.parquet").read_bytes()

@@ -1,7 +1,7 @@
-"""Gold, besides verdicts and measures: recoveries, latency and rate curves, and the summary.
+"""The gold tables about many runs: the summary, and the joint latency and rate curves.
 
-Each table but the summary is per run. The summary and the joint curves are made from those tables,
-not from the events, so their cost does not depend on the length of the runs.
+They are made from the tables of the runs, not from the events, so their cost does not depend on the
+length of the runs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.spark.measures import CURVE, QUANTILES, quantile
-from unisono.spark.tables import HISTORY, Silver
-from unisono.trace.history import ALIVE, VANISHED
+from unisono.spark.measures import BINS, CURVE, QUANTILES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BINS: Final = 60
-"""Points of a curve over time."""
-BIN_US_MIN: Final = 10_000
-"""The least width of a bin."""
 KEYS: Final = ("protocol", "members", "size")
 """Runs are grouped by these: `members` is the largest view, `size` the mean payload in bytes,
 rounded up to a power of two."""
@@ -42,91 +36,6 @@ def keys_of(measures: DataFrame) -> DataFrame:
     return whole.select("run", "protocol", "members", rounded.alias("size"))
 
 
-# -- recoveries ------------------------------------------------------------------------------------
-
-
-def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
-    """A row per incarnation that others lost from their views: when, and the time until all others
-    had continued. `lives` are those of `laws.judged`.
-
-    `at_us` is the time of its `crash` or `leave` row, or else of its last row; null for an
-    incarnation that goes on by itself, as on the other side of a partition."""
-    mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
-    before = F.lag("members").over(mine)
-    regular = tables.views.where("NOT transitional")
-    dropped = regular.withColumn("before", before).where("before IS NOT NULL")
-    lost = dropped.select(
-        *HISTORY,
-        F.col("life").alias("survivor"),
-        F.explode(F.array_except("before", "members")).alias("life"),
-        "view",
-        F.col("step").alias("view_step"),
-        F.col("t_us").alias("view_us"),
-    ).where("life <> survivor")
-    # If it was lost several times, the last counts.
-    last = lost.groupBy(*HISTORY, "survivor", "life").agg(
-        F.max(F.struct("view_step", "view_us", "view")).alias("at")
-    )
-    last = last.select(*HISTORY, "survivor", "life", "at.*")
-    first = tables.deliveries.groupBy(*HISTORY, F.col("life").alias("survivor"), "view_step").agg(
-        F.min("t_us").alias("delivered_us")
-    )
-    after = first.withColumnRenamed("view_step", "delivered_step")
-    joined = last.join(after, [*HISTORY, "survivor"], "left")
-    delivered = F.min(F.when(F.col("delivered_step") >= F.col("view_step"), F.col("delivered_us")))
-    seen = joined.groupBy(*HISTORY, "survivor", "life", "view", "view_us").agg(
-        delivered.alias("delivery_us")
-    )
-    each = F.struct("survivor", "view", "view_us", "delivery_us")
-    gathered = seen.groupBy(*HISTORY, "life").agg(
-        F.array_sort(F.collect_list(each)).alias("survivors"),
-        F.min("view_us").alias("first_us"),
-        F.max("view_us").alias("all_us"),
-        F.max("delivery_us").alias("again_us"),
-    )
-    ends = lives.select(*HISTORY, "life", F.col("end").alias("what"), "ended_us")
-    rows = gathered.join(ends, [*HISTORY, "life"], "left")
-    # One that vanished and has later rows has gone on by itself.
-    went_on = (F.col("what") == VANISHED) & (F.col("ended_us") > F.col("first_us"))
-    at = F.when((F.col("what") != ALIVE) & ~went_on, F.col("ended_us"))
-    rows = rows.withColumn("at_us", at)
-    return rows.select(
-        *HISTORY,
-        "life",
-        F.coalesce("what", F.lit("unknown")).alias("what"),
-        "at_us",
-        "survivors",
-        _since("all_us").alias("recovery_us"),
-        _since("again_us").alias("resumed_us"),
-    )
-
-
-def _since(when: str) -> Column:
-    """0 if the others had continued before the end, as with a clean leave."""
-    passed = F.col(when) - F.col("at_us")
-    return F.when(passed.isNotNull(), F.greatest(passed, F.lit(0).cast("bigint")))
-
-
-# -- latency ---------------------------------------------------------------------------------------
-
-
-def latencies_of(tables: Silver, keys: DataFrame) -> DataFrame:
-    """Deliveries by latency class: each microsecond up to 255, then 128 classes per doubling.
-    Negative latencies, from differing clocks, are in the first."""
-    timed = tables.deliveries.where("latency_us IS NOT NULL")
-    late = timed.select(
-        "run", "protocol", F.greatest("latency_us", F.lit(0).cast("bigint")).alias("us")
-    )
-    # The number of binary digits is exact; a logarithm is not.
-    wide = late.withColumn("cut", F.expr("greatest(length(bin(us)) - 8, 0)"))
-    low = F.expr("shiftleft(shiftright(us, cut), cut)")
-    counted = wide.groupBy("run", "protocol", low.alias("latency_us")).agg(
-        F.count("*").alias("deliveries")
-    )
-    joined = counted.join(keys, ["run", "protocol"])
-    return joined.select(*_EACH, "latency_us", "deliveries")
-
-
 def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
     """The latencies at the quantiles of `CURVE`."""
     classes = latencies.groupBy(*by, "latency_us").agg(F.sum("deliveries").alias("deliveries"))
@@ -141,28 +50,6 @@ def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
         " c -> c.up_to >= ceil(part * deliveries)), 1).latency_us)"
     )
     return gathered.select(*by, "deliveries", quantiles.alias("quantiles"))
-
-
-# -- rates -----------------------------------------------------------------------------------------
-
-
-def rate_curves(tables: Silver, keys: DataFrame) -> DataFrame:
-    """Deliveries per second at a member, by bins of the time since the run's first delivery. A bin
-    without deliveries has no row."""
-    spans = tables.deliveries.groupBy("run", "protocol").agg(
-        F.min("t_us").alias("start_us"),
-        (F.max("t_us") - F.min("t_us") + 1).alias("long_us"),
-        F.count_distinct("node").alias("nodes"),
-    )
-    span = F.greatest("long_us", F.lit(BINS * BIN_US_MIN).cast("bigint"))
-    spans = spans.select("run", "protocol", "start_us", "nodes", (span / BINS).alias("width_us"))
-    timed = tables.deliveries.join(spans, ["run", "protocol"])
-    bin_ = F.floor((F.col("t_us") - F.col("start_us")) / F.col("width_us")).cast("int")
-    counted = timed.groupBy("run", "protocol", "nodes", "width_us", bin_.alias("bin")).agg(
-        F.count("*").cast("double").alias("deliveries")
-    )
-    joined = counted.join(keys, ["run", "protocol"])
-    return joined.select(*_EACH, "nodes", "bin", *_rate())
 
 
 def _rate() -> tuple[Column, ...]:
@@ -224,7 +111,9 @@ def summary_of(
     timed = recoveries.where("recovery_us IS NOT NULL").join(keys, ["run", "protocol"])
     recovered = timed.groupBy(*KEYS).agg(
         F.count("*").alias("recoveries"),
-        quantile(0.5, "recovery_us").alias("recovery_p50_us"),
+        F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY recovery_us)")
+        .cast("bigint")
+        .alias("recovery_p50_us"),
         F.max("recovery_us").alias("recovery_max_us"),
     )
     points = [

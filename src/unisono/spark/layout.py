@@ -40,16 +40,16 @@ SUMMARY: Final = "gold/summary"
 REPORT: Final = "report.html"
 LAYERS: Final = ("bronze", "silver", "gold")
 
-NO_RUN: Final = "run=__HIVE_DEFAULT_PARTITION__"
-"""Spark's name for the folder of rows without a run. In each table it also holds an empty file, so
-that a table without rows has a schema."""
+NO_RUN: Final = "run=(all)"
+"""The folder of rows about all runs. In each table it also holds an empty file, so that a table
+without rows has a schema. It has a name, since a null partition is not read by every tool."""
 EMPTY_RUN: Final = "(empty)"
 """Stands for an empty run name, which Spark takes for null."""
 ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
 """The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
-FORMAT: Final = "2"
+FORMAT: Final = "3"
 """The version of the tables. Tables of another version are replaced as a whole."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory

@@ -7,18 +7,19 @@ is partitioned by `run`.
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark import TaskContext
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from unisono.spark.layout import NO_RUN, TABLES, ResultLayout, folders_in, run_folder, run_of
+from unisono.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,63 +30,64 @@ FOLDERS_PER_TASK: Final = 2_000
 """The driver itself reads up to as many."""
 
 
-class PartitionedWriter:
-    """Writes rows that are sorted by run, one file per run."""
+class RunWriter:
+    """Writes the tables of one run, or of a part of it, as files of this name."""
 
-    def __init__(self, top: Path, name: str) -> None:
-        self._top = top
+    def __init__(self, top: str, run: str, name: str) -> None:
+        self._top = Path(top)
+        self._folder = run_folder(run)
         self._name = name
-        self._run: str | None = None
-        self._buffer: list[pa.Table] = []
-        self._count = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._path = Path()
-        self.runs = 0
+        self._buffers: dict[str, list[pa.Table]] = {}
+        self._counts: dict[str, int] = {}
+        self._writers: dict[str, pq.ParquetWriter] = {}
 
-    def put(self, rows: pa.Table) -> None:
-        """Rows with a column `run`, sorted by it."""
-        ends = pc.run_end_encode(rows.column("run").combine_chunks())
-        start, rest = 0, _nullable(rows.drop_columns(["run"]))
-        for end, run in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True):
-            self._start_run(run_folder(run) if run is not None else NO_RUN)
-            self._add(rest.slice(start, end - start))
-            start = end
-
-    def _start_run(self, folder: str) -> None:
-        if folder != self._run:
-            self.close()
-            self._run = folder
-            self.runs += 1
-
-    def _add(self, rows: pa.Table) -> None:
-        self._buffer.append(rows)
-        self._count += rows.num_rows
-        if self._count >= ROWS_PER_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._buffer:
+    def write(self, table: str, schema: pa.Schema, rows: pa.Table) -> None:
+        """The columns of the schema; strings may be dictionaries."""
+        if not rows.num_rows:
             return
-        table = pa.concat_tables(self._buffer)
-        if self._writer is None:
-            assert self._run is not None
-            self._path = self._top / self._run / f"{self._name}.parquet"
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _writer(self._draft, table.schema)
-        self._writer.write_table(table)
-        self._buffer, self._count = [], 0
+        rows = rows.select(schema.names)
+        kinds = [
+            kind if pa.types.is_dictionary(kind) else field.type
+            for kind, field in zip(rows.schema.types, schema, strict=True)
+        ]
+        rows = rows.cast(pa.schema(zip(schema.names, kinds, strict=True)))
+        self._buffers.setdefault(table, []).append(rows)
+        self._counts[table] = self._counts.get(table, 0) + rows.num_rows
+        if self._counts[table] >= ROWS_PER_GROUP:
+            self._flush(table)
 
-    @property
-    def _draft(self) -> Path:
+    def write_rows(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        schema = SCHEMAS[table]
+        self.write(table, schema, pa.Table.from_pylist(list(rows), schema))
+
+    def _flush(self, table: str) -> None:
+        rows = pa.concat_tables(self._buffers.pop(table, [])).unify_dictionaries()
+        self._counts[table] = 0
+        if table not in self._writers:
+            self._draft(table).parent.mkdir(parents=True, exist_ok=True)
+            self._writers[table] = _writer(self._draft(table), rows.schema)
+        self._writers[table].write_table(rows)
+
+    def _path(self, table: str) -> Path:
+        return self._top / table / self._folder / f"{self._name}.parquet"
+
+    def _draft(self, table: str) -> Path:
         """A hidden name until the file is complete: the task may be retried."""
-        return self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        path = self._path(table)
+        return path.with_name(f".{path.name}.{os.getpid()}")
 
     def close(self) -> None:
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-            self._draft.replace(self._path)
-            self._writer = None
+        for table in list(self._buffers):
+            self._flush(table)
+        for table, writer in self._writers.items():
+            writer.close()
+            self._draft(table).replace(self._path(table))
+        self._writers = {}
+
+    def remove_others(self) -> None:
+        """Remove what other tasks wrote for this run."""
+        for folder in self._top.glob(f"*/*/{glob.escape(self._folder)}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _nullable(rows: pa.Table) -> pa.Table:
@@ -111,24 +113,6 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
 
 
-def stage(layout: ResultLayout, table: str, rows: DataFrame, order: Sequence[str]) -> None:
-    """Write a table of the batch in tasks, sorted by run and these columns."""
-    top = layout.staged(table)
-    stage_empty(layout, table, to_arrow_schema(rows.schema))
-    sorting = ["run", *order]
-    # By ranges: a small run is one file, a giant one many.
-    ranged = rows.repartitionByRange(*sorting).sortWithinPartitions(*sorting)
-    ranged.mapInArrow(_writing(str(top)), "runs bigint").groupBy().sum("runs").collect()
-
-
-def stage_table(layout: ResultLayout, table: str, rows: pa.Table, order: Sequence[str]) -> None:
-    """The same for rows in the driver's memory."""
-    stage_empty(layout, table, rows.schema)
-    writer = PartitionedWriter(layout.staged(table), "part")
-    writer.put(rows.sort_by([(name, "ascending") for name in ("run", *order)]))
-    writer.close()
-
-
 def stage_joint(
     layout: ResultLayout, table: str, rows: DataFrame, order: Sequence[str]
 ) -> pa.Table:
@@ -141,25 +125,12 @@ def stage_joint(
     return joint
 
 
-def stage_empty(layout: ResultLayout, table: str, schema: pa.Schema) -> None:
-    """A file without rows, for the schema."""
-    bare = pa.schema([field for field in schema if field.name != "run"]).empty_table()
-    folder = layout.staged(table) / NO_RUN
-    folder.mkdir(parents=True, exist_ok=True)
-    _writer(folder / "empty.parquet", _nullable(bare).schema).close()
-
-
-def _writing(top: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        writer = PartitionedWriter(Path(top), f"part-{context.partitionId() if context else 0:05}")
-        for batch in batches:
-            if batch.num_rows:
-                writer.put(pa.Table.from_batches([batch]))
-        writer.close()
-        yield pa.record_batch({"runs": pa.array([writer.runs], pa.int64())})
-
-    return write
+def stage_empty(layout: ResultLayout, tables: Iterable[str]) -> None:
+    """Files without rows, for the schemas."""
+    for table in tables:
+        folder = layout.staged(table) / NO_RUN
+        folder.mkdir(parents=True, exist_ok=True)
+        _writer(folder / "empty.parquet", SCHEMAS[table]).close()
 
 
 # -- reading ---------------------------------------------------------------------------------------

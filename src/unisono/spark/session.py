@@ -32,7 +32,12 @@ QUIET = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Otherwise each column reference makes several calls to Java to find its line of code.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Otherwise Spark 4.3 computes the size of a batch for Python row by row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
+HEAP_SHARE = 16
+HEAP_MIB_MIN, HEAP_MIB_MAX = 1024, 8192
+"""The heap of a local session, as part of the machine's memory: tasks keep rows in Python."""
 
 LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
@@ -63,6 +68,8 @@ def open_session(
         # A cluster cannot reach a driver on loopback.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= LOOPBACK
+    if is_local(master):
+        settings["spark.driver.memory"] = f"{_heap_mib()}m"
     settings |= conf
 
     builder = SparkSession.builder.master(master).appName(app)
@@ -72,6 +79,11 @@ def open_session(
     if not is_local(master):
         ship(session)
     return session
+
+
+def _heap_mib() -> int:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(HEAP_MIB_MIN, min(machine // HEAP_SHARE, HEAP_MIB_MAX))
 
 
 def _is_set_up(home: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a row must be before a law may look at it. Python and Spark share these names and meanings.
+"""What a row must be before a law may judge it, in process and on Spark.
 
 A row that fails a check goes to quarantine with the check's reason; the first that fails, in the
 order of `ROW_CHECKS`, gives the reason. Two more checks look at other files, which are in the order
@@ -19,7 +19,7 @@ where it stands, whatever step it claims.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -49,28 +49,11 @@ _resilient = re.compile(RESILIENT).fullmatch
 _member = re.compile(MEMBER, re.DOTALL).fullmatch
 
 
-def _listing(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
-def _whole(pattern: str) -> str:
-    """The pattern as Spark SQL writes one that must match all of a text. There a dollar sign also
-    stands before a last newline; `\\z` is the end and only that. A dot is any character."""
-    return "'" + rf"(?s)\A(?:{pattern})\z".replace("\\", "\\\\") + "'"
-
-
-_SPOKEN_SQL = f"kind IN ({_listing(SPOKEN)})"
-_VIEWS_SQL = f"kind IN ({_listing(VIEWS)})"
-
-
 class RowCheck(NamedTuple):
-    """`fails` and `sql` are equivalent: true of a row that must not be judged. The SQL is never
-    null for a row that passed the checks before it."""
+    """`fails` is true of a row that must not be judged."""
 
     reason: str
     fails: Callable[[Row], bool]
-    sql: str
-    """Spark SQL over the columns of the schema."""
     kinds: tuple[str, ...] = ()
     """The kinds that it can fail for; all when empty. Only saves time: `fails` also looks."""
 
@@ -86,14 +69,6 @@ def level_of(service: str | None) -> int:
     return LEVELS["agreed"] if _resilient(service) else -1
 
 
-LEVEL_SQL: Final = (
-    "CASE "
-    + " ".join(f"WHEN service = '{name}' THEN {level}" for name, level in LEVELS.items())
-    + f" WHEN service RLIKE {_whole(RESILIENT)} THEN {LEVELS['agreed']} ELSE -1 END"
-)
-"""The same as `level_of`, in Spark SQL."""
-
-
 def _listed(members: tuple[str | None, ...] | None) -> bool:
     return bool(members) and all(m is not None and _member(m) for m in members or ())
 
@@ -101,65 +76,46 @@ def _listed(members: tuple[str | None, ...] | None) -> bool:
 # fmt: off
 ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
     RowCheck("no protocol or group",
-             lambda r: r.protocol is None or r.group is None,
-             "protocol IS NULL OR `group` IS NULL"),
+             lambda r: r.protocol is None or r.group is None),
     RowCheck("no node",
-             lambda r: not r.node,
-             "node IS NULL OR node = ''"),
+             lambda r: not r.node),
     RowCheck("no incarnation, or a negative one",
-             lambda r: r.incarnation is None or r.incarnation < 0,
-             "incarnation IS NULL OR incarnation < 0"),
+             lambda r: r.incarnation is None or r.incarnation < 0),
     RowCheck("no step, or a negative one",
-             lambda r: r.step is None or r.step < 0,
-             "step IS NULL OR step < 0"),
+             lambda r: r.step is None or r.step < 0),
     RowCheck("no time, or a negative one",
-             lambda r: r.t_us is None or r.t_us < 0,
-             "t_us IS NULL OR t_us < 0"),
+             lambda r: r.t_us is None or r.t_us < 0),
     RowCheck("unknown kind",
-             lambda r: r.kind not in KINDS,
-             f"kind IS NULL OR kind NOT IN ({_listing(MESSAGE_KINDS + WORK_KINDS)})"),
+             lambda r: r.kind not in KINDS),
     RowCheck("no view column",
-             lambda r: r.view is None,
-             "view IS NULL"),
+             lambda r: r.view is None),
     RowCheck("message without sender",
              lambda r: r.kind in SPOKEN and (
                  not r.sender or r.sender_incarnation is None or r.sender_incarnation < 0),
-             f"{_SPOKEN_SQL} AND (sender IS NULL OR sender = '' OR sender_incarnation IS NULL"
-             " OR sender_incarnation < 0)",
              SPOKEN),
     RowCheck("message without number",
              lambda r: r.kind in SPOKEN and (r.number is None or r.number < 1),
-             f"{_SPOKEN_SQL} AND (number IS NULL OR number < 1)",
              SPOKEN),
     RowCheck("message without service, or an unknown one",
              lambda r: r.kind in SPOKEN and level_of(r.service) < 0,
-             f"{_SPOKEN_SQL} AND ({LEVEL_SQL}) < 0",
              SPOKEN),
     RowCheck("message without size and digest",
              lambda r: r.kind in SPOKEN and (r.size is None or r.size < 0 or r.digest is None),
-             f"{_SPOKEN_SQL} AND (size IS NULL OR size < 0 OR digest IS NULL)",
              SPOKEN),
     RowCheck("sent in the name of another",
              lambda r: r.kind == "send" and (
                  r.sender != r.node or r.sender_incarnation != r.incarnation),
-             "kind = 'send' AND (NOT (sender <=> node) OR"
-             " NOT (sender_incarnation <=> incarnation))",
              ("send",)),
     RowCheck("view without id",
              lambda r: r.kind in VIEWS and not r.view,
-             f"{_VIEWS_SQL} AND view = ''",
              VIEWS),
     RowCheck("view without members, or misnamed ones",
              lambda r: r.kind in VIEWS and not _listed(r.members),
-             f"{_VIEWS_SQL} AND (members IS NULL OR size(members) < 1 OR"
-             f" exists(members, m -> m IS NULL OR NOT (m RLIKE {_whole(MEMBER)})))",
              VIEWS),
     RowCheck("receipt without sender or number",
              lambda r: r.kind == "receipt" and (
                  not r.sender or r.sender_incarnation is None or r.sender_incarnation < 0
                  or r.number is None or r.number < 1),
-             "kind = 'receipt' AND (sender IS NULL OR sender = '' OR sender_incarnation IS NULL"
-             " OR sender_incarnation < 0 OR number IS NULL OR number < 1)",
              ("receipt",)),
 )
 # fmt: on

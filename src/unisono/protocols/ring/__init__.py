@@ -89,7 +89,7 @@ SPEC: Final = ProtocolSpec(
     on_split="the majority goes on, the rest block and merge back",
     requests=(GoOn,),
     label=label,
-    token_arrow=r"\Asend: .*/take_turn--> WAITACK\z",
+    token_arrow=r"\Asend: .*/take_turn--> WAITACK\Z",
     packet_categories={
         "data": "delegate",
         "nak": "ask",

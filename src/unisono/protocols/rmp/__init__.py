@@ -49,7 +49,7 @@ SPEC: Final = ProtocolSpec(
     levels_overtake=True,
     requests=REQUESTS,
     label=label,
-    token_arrow=r"\Atoken: .*/accept--> TOKEN_SITE\z",
+    token_arrow=r"\Atoken: .*/accept--> TOKEN_SITE\Z",
     packet_categories={
         "data": "best-effort",
         "token": "confirm",

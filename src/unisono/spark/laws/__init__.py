@@ -20,14 +20,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from unisono.spark.laws import tasks
 from unisono.spark.laws.plan import Claims, ShardLimits, check_claims
 from unisono.spark.laws.scan import InputFile
-from unisono.spark.laws.tasks import FOUND, INPUT, STEP, RunFiles, pack
+from unisono.spark.laws.tasks import FOUND, INPUT, STEP, Output, RunFiles, pack
 from unisono.trace.files import TraceFiles, trace_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Claims", "Judged", "ShardLimits", "check_claims", "judged"]
+__all__ = ["Claims", "Judged", "Output", "ShardLimits", "check_claims", "judged", "write_tables"]
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[TraceFiles]"
 
@@ -35,6 +35,10 @@ RUNS_PER_TASK: Final = 2_000
 TASK_BYTES_MIN: Final = 128 << 10
 """For less, distributing the work costs more than it saves."""
 BYTES_PER_ROW: Final = 20
+RUN_COLUMNS: Final = (
+    *("events", "quarantined", "unjudged", "whole", "kept"),
+    *("protocols", "groups", "contradicted"),
+)
 
 
 @dataclass(frozen=True)
@@ -74,17 +78,7 @@ def judged(
 
     `BadTrace` when there is no trace, `Misuse` when a claimed law does not exist."""
     check_claims(claimed)
-    laws = {protocol: list(mine) for protocol, mine in claimed.items()}
-    limits = limits or ShardLimits()
-    files = trace_files(source) if isinstance(source, str | os.PathLike) else source
-    small, giant = runs_by_size(files, runs, limits)
-    parts = []
-    if small or not giant:
-        parts.append(_judge_small(session, small, laws, limits))
-    if giant:
-        parts.append(_judge_giant(session, giant, laws, limits))
-    found = parts[0] if len(parts) == 1 else parts[0].union(parts[1])
-    found = found.persist()
+    found = _found(session, source, claimed, runs, limits or ShardLimits(), None).persist()
 
     def rows(what: str, *columns: str) -> DataFrame:
         return found.where(F.col("what") == what).select("run", *columns)
@@ -104,6 +98,39 @@ def judged(
         lives=rows("life", "protocol", "group", "life", "end", "ended_us"),
         found=found,
     )
+
+
+def write_tables(
+    session: SparkSession,
+    files: Sequence[TraceFiles],
+    claimed: Claims,
+    output: Output,
+    limits: ShardLimits | None = None,
+) -> list[dict[str, Any]]:
+    """Judge and measure these files; the tasks write the tables of each run. Returns a row per run:
+    what was read, and whether every law was kept."""
+    found = _found(session, files, claimed, None, limits or ShardLimits(), output)
+    rows: list[dict[str, Any]] = found.select("run", *RUN_COLUMNS).toArrow().to_pylist()
+    return rows
+
+
+def _found(
+    session: SparkSession,
+    source: Source,
+    claimed: Claims,
+    runs: Collection[str] | None,
+    limits: ShardLimits,
+    output: Output | None,
+) -> DataFrame:
+    laws = {protocol: list(mine) for protocol, mine in claimed.items()}
+    files = trace_files(source) if isinstance(source, str | os.PathLike) else source
+    small, giant = runs_by_size(files, runs, limits)
+    parts = []
+    if small or not giant:
+        parts.append(_judge_small(session, small, laws, limits, output))
+    if giant:
+        parts.append(_judge_giant(session, giant, laws, limits, output))
+    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
 
 @dataclass
@@ -141,10 +168,14 @@ def runs_by_size(
 
 
 def _judge_small(
-    session: SparkSession, small: list[SizedRun], laws: Claims, limits: ShardLimits
+    session: SparkSession,
+    small: list[SizedRun],
+    laws: Claims,
+    limits: ShardLimits,
+    output: Output | None,
 ) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.judge_small(batches, laws, limits)
+        return tasks.judge_small(batches, laws, limits, output)
 
     return _by_task(session, small, limits.task_bytes).mapInArrow(work, from_arrow_schema(FOUND))
 
@@ -168,7 +199,11 @@ def _by_task(session: SparkSession, sized: list[SizedRun], bytes_max: int) -> Da
 
 
 def _judge_giant(
-    session: SparkSession, giant: list[SizedRun], laws: Claims, limits: ShardLimits
+    session: SparkSession,
+    giant: list[SizedRun],
+    laws: Claims,
+    limits: ShardLimits,
+    output: Output | None,
 ) -> DataFrame:
     chains = [chain for sized in giant for chain in sized.chains()]
     # The longest first: a long one that starts last would delay the stage.
@@ -178,13 +213,16 @@ def _judge_giant(
     run_tasks = min(len(giant), limits.tasks_max, 64)
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.scan_chains(batches, limits)
+        return tasks.scan_chains(batches, limits, output)
 
     def plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.plan_runs(batches, laws, limits)
+        return tasks.plan_runs(batches, laws, limits, output)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return tasks.judge_shards(batches, output)
 
     def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.combine_runs(batches, laws)
+        return tasks.combine_runs(batches, laws, output)
 
     step = from_arrow_schema(STEP)
     return (
@@ -193,7 +231,7 @@ def _judge_giant(
         .repartition(run_tasks, "run")
         .mapInArrow(plan, step)
         .repartition(shard_tasks)
-        .mapInArrow(tasks.judge_shards, step)
+        .mapInArrow(judge, step)
         .repartition(run_tasks, "run")
         .mapInArrow(combine, from_arrow_schema(FOUND))
     )

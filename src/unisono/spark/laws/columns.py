@@ -194,3 +194,30 @@ def _largest_by_floor(number: Array, level: Array, starts: Array) -> Array:
 def max_seq(events: EventColumns, rows: Array) -> int:
     """The largest sequence number of the rows of a mask, `NUMBER_MIN` for none."""
     return int(events.seq[rows & events.has_seq].max(initial=NUMBER_MIN))
+
+
+class SeqRegression(NamedTuple):
+    """An ordered delivery whose sequence number is not above the one before."""
+
+    source: int
+    number: int
+    seq: int
+    last: int
+
+
+def seq_regressions(
+    events: EventColumns, ordered: Array, last: int | None
+) -> tuple[int | None, list[SeqRegression]]:
+    """The ordered deliveries whose sequence number is not above the one before, which for the first
+    of them is `last`; and the last sequence number."""
+    rows = ordered[events.has_seq[ordered]]
+    if not len(rows):
+        return last, []
+    seq = events.seq[rows]
+    before = np.append(seq[:1] if last is None else last, seq[:-1])
+    regressed = np.flatnonzero(seq <= before)
+    if last is None:
+        regressed = regressed[regressed > 0]
+    columns = (events.source[rows], events.number[rows], seq, before)
+    found = [SeqRegression(*(int(column[at]) for column in columns)) for at in regressed.tolist()]
+    return int(seq[-1]), found

@@ -18,10 +18,18 @@ from unisono.laws.places import Highest, gone_back
 from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import violations
 from unisono.spark.laws import seqs
-from unisono.spark.laws.columns import AGREED, FLOORS, NUMBER_MIN, RELIABLE, Array
+from unisono.spark.laws.columns import (
+    AGREED,
+    FLOORS,
+    NUMBER_MIN,
+    RELIABLE,
+    Array,
+    SeqRegression,
+    seq_regressions,
+)
 from unisono.spark.laws.order import GapQuery, KnownNumbers
 from unisono.spark.laws.plan import HistoryPlan, Shard, merged
-from unisono.spark.laws.scan import Chunk, DeliveredBefore, SeqRegression, seq_regressions
+from unisono.spark.laws.scan import Chunk, DeliveredBefore
 from unisono.spark.laws.seqs import HighestDelivery, Jumps
 from unisono.spark.laws.sequences import (
     DIFFERENT,

@@ -11,6 +11,7 @@ from unisono.spark.laws.columns import Array
 from unisono.spark.laws.plan import HistoryPlan
 from unisono.spark.laws.scan import IncarnationSummary
 from unisono.spark.laws.shard import ShardData
+from unisono.spark.laws.work import work_measures
 
 QUANTILES: Final = {
     "p50_us": (50, 100),
@@ -91,8 +92,17 @@ def measures_of(
                 mine = added([of_shard[at] for of_shard in of_shards])
                 for node in (None, member.name[0]):
                     found.setdefault((plan.history.protocol, node), []).append((member, mine))
+    members = [(plan.history.protocol, each) for plan in plans for each in plan.members]
     for (protocol, node), parts in found.items():
-        yield {"protocol": protocol, "node": node, **_measures(parts)}
+        alike = [each for name, each in members if name == protocol]
+        traced = any(each.work.traced for each in alike)
+        work = [each.work for each in alike if node in (None, each.name[0])]
+        yield {
+            "protocol": protocol,
+            "node": node,
+            **_measures(parts),
+            **work_measures(work, traced),
+        }
 
 
 def _measures(parts: list[tuple[IncarnationSummary, Latencies]]) -> dict[str, Any]:

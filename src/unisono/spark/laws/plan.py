@@ -63,6 +63,8 @@ class HistoryPlan:
     floors: dict[tuple[int, str, int], int]
     """By level, and sender and number of an entry of a cut: the largest number known of the sender
     that is not above it, of a message of that level or above; 0 for none."""
+    bins: tuple[int, float] = (0, 1.0)
+    """Of the rate curve: where the first begins, and the width of each, in microseconds."""
 
     @property
     def last_sends(self) -> list[Row]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,21 @@ from unisono.spark.laws.columns import (
     ChunkStats,
     Codes,
     EventColumns,
+    SeqRegression,
     max_seq,
+    seq_regressions,
     stats_of,
 )
 from unisono.spark.laws.reader import IS_CONTROL, DictionaryPart, RowGroup, read_group
+from unisono.spark.laws.work import Work
+from unisono.spark.tables import WORK_CODE_MIN, RowTables
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.history import cut_of
 from unisono.trace.record import Row
 from unisono.trace.retold import contradicted
+
+if TYPE_CHECKING:
+    from unisono.spark.partitioned import RunWriter
 
 
 class InputFile(NamedTuple):
@@ -62,15 +69,6 @@ class Chunk:
     @property
     def location(self) -> tuple[int, int, int]:
         return self.file, self.group, self.start
-
-
-class SeqRegression(NamedTuple):
-    """An ordered delivery whose sequence number is not above the one before."""
-
-    source: int
-    number: int
-    seq: int
-    last: int
 
 
 class DeliveredBefore(NamedTuple):
@@ -122,6 +120,9 @@ class IncarnationSummary:
     """Source and number of its first ordered delivery."""
     last_seq: int | None = None
     regressions: list[SeqRegression] = field(default_factory=list)
+    delivered_us: tuple[int, int] | None = None
+    """The times of its first and last delivery."""
+    work: Work = field(default_factory=Work)
 
     @property
     def key(self) -> str:
@@ -188,14 +189,23 @@ class ScanResult:
     """Files without a footer of their own."""
     contradicted: list[str] = field(default_factory=list)
     """Incarnations whose rows differ between two files."""
+    whole: bool = True
+    """Each file has its end, and none is missing."""
 
 
 class Scan:
     """Reads the files of a run, or of one chain of it."""
 
-    def __init__(self, files: Iterable[InputFile], chunk_rows: int, keep: bool) -> None:
-        """`keep`: the rows stay in memory."""
+    def __init__(
+        self,
+        files: Iterable[InputFile],
+        chunk_rows: int,
+        keep: bool,
+        writer: RunWriter | None = None,
+    ) -> None:
+        """`keep`: the rows stay in memory; `writer`: they are written as tables."""
         self.result = ScanResult(list(files), Codes())
+        self._tables = RowTables(writer, self.result.codes) if writer else None
         self._chunk_rows = chunk_rows
         self._keep = keep
         self._last_step: dict[int, int] = {}
@@ -211,6 +221,7 @@ class Scan:
         result = self.result
         for index, file in enumerate(result.files):
             self._read(index, file)
+        result.whole = not self._broken
         for chain in self._broken:
             result.torn |= self._chains[chain]
         if self._repeated:
@@ -234,6 +245,8 @@ class Scan:
                 if after_gap or code in self._incomplete:
                     self._quarantine(file.name, _all(group, rows), start, AFTER_TORN)
                     continue
+                if self._tables is not None:
+                    self._tables.add(table, group, code, rows)
                 for history, mine in group.by_history(rows):
                     self._summarize(self._summary(history, code), group, (index, number), mine)
             start += table.num_rows
@@ -299,6 +312,11 @@ class Scan:
         mine: Array | None,
     ) -> None:
         count = len(group.kind)
+        work = group.kind >= WORK_CODE_MIN
+        if mine is not None:
+            work &= mine
+        if work.any():
+            summary.work.add(group, np.flatnonzero(work), summary.history[0])
         for start in range(0, count, self._chunk_rows):
             stop = min(start + self._chunk_rows, count)
             mask = None if mine is None else mine[start:stop]
@@ -395,6 +413,9 @@ class Scan:
                 summary.probe = summary.row(events, int(events.probe.argmax()), codes)
         if len(deliveries):
             summary.delivered_pos = int(events.pos[deliveries[-1]])
+            times = events.t_us[deliveries]
+            low, high = summary.delivered_us or (int(times[0]), int(times[0]))
+            summary.delivered_us = min(low, int(times.min())), max(high, int(times.max()))
             ordered = deliveries[events.level[deliveries] >= AGREED]
             if len(ordered) and summary.first_ordered is None:
                 at = ordered[0]
@@ -405,21 +426,3 @@ class Scan:
 
 def _all(group: RowGroup, rows: Array | None) -> Array:
     return np.ones(len(group.kind), np.bool_) if rows is None else rows
-
-
-def seq_regressions(
-    events: EventColumns, ordered: Array, last: int | None
-) -> tuple[int | None, list[SeqRegression]]:
-    """The ordered deliveries whose sequence number is not above the one before, which for the first
-    of them is `last`; and the last sequence number."""
-    rows = ordered[events.has_seq[ordered]]
-    if not len(rows):
-        return last, []
-    seq = events.seq[rows]
-    before = np.append(seq[:1] if last is None else last, seq[:-1])
-    regressed = np.flatnonzero(seq <= before)
-    if last is None:
-        regressed = regressed[regressed > 0]
-    columns = (events.source[rows], events.number[rows], seq, before)
-    found = [SeqRegression(*(int(column[at]) for column in columns)) for at in regressed.tolist()]
-    return int(seq[-1]), found

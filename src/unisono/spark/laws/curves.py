@@ -1,0 +1,156 @@
+"""Gold tables of one run beside verdicts and measures: recoveries, latency and rate curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from unisono.spark.laws.columns import Array
+from unisono.spark.laws.measures import Latencies
+from unisono.spark.laws.plan import HistoryPlan
+from unisono.spark.laws.shard import ShardData
+from unisono.spark.measures import BIN_US_MIN, BINS, CURVE
+from unisono.spark.tables import view_epochs
+from unisono.trace.history import ALIVE, VANISHED
+
+Rows: TypeAlias = Iterator[dict[str, Any]]
+FirstDeliveries: TypeAlias = Mapping[int, int]
+"""By the step of a view, the earliest time of a delivery after it and before the next."""
+
+
+def first_deliveries(data: ShardData) -> list[FirstDeliveries]:
+    """By member."""
+    found: list[FirstDeliveries] = []
+    for member in data.members:
+        steps, epoch = view_epochs(member)
+        first: dict[int, int] = {}
+        if len(epoch):
+            starts = np.flatnonzero(np.diff(epoch, prepend=epoch[0] - 1))
+            low = np.minimum.reduceat(member.events.t_us[member.deliveries], starts)
+            times = zip(epoch[starts].tolist(), low.tolist(), strict=True)
+            first = {int(steps[at]): us for at, us in times if at >= 0}
+        found.append(first)
+    return found
+
+
+def recoveries_of(plan: HistoryPlan, firsts: Sequence[Sequence[FirstDeliveries]]) -> Rows:
+    """A row per incarnation that others lost from their views: when, and the time until all others
+    had continued. `firsts` are by shard and member.
+
+    `at_us` is the time of its `crash` or `leave` row, or else of its last row; null for an
+    incarnation that goes on by itself, as on the other side of a partition."""
+    lost: dict[str, list[dict[str, Any]]] = {}
+    for at, member in enumerate(plan.members):
+        last: dict[str, Any] = {}
+        for before, view in pairwise(plan.history.lives[member.key].views):
+            for key in set(before.members or ()) - set(view.members or ()) - {member.key}:
+                # If it was lost several times, the last counts.
+                last[key] = view
+        for key, view in last.items():
+            later = [us for of in firsts for step, us in of[at].items() if step >= view.step]
+            survivor = {"survivor": member.key, "view": view.view, "view_us": view.t_us}
+            lost.setdefault(key, []).append(survivor | {"delivery_us": min(later, default=None)})
+    ended = {member.key: member.ended_us for member in plan.members}
+    for key, survivors in sorted(lost.items()):
+        trace = plan.history.lives.get(key)
+        at_us = ended[key] if trace is not None and trace.end != ALIVE else None
+        # One that vanished and has later rows has gone on by itself.
+        first_us = min(each["view_us"] for each in survivors)
+        if at_us is not None and trace and trace.end == VANISHED and at_us > first_us:
+            at_us = None
+        seen = [each["view_us"] for each in survivors]
+        resumed = [each["delivery_us"] for each in survivors if each["delivery_us"] is not None]
+        yield {
+            "protocol": plan.history.protocol,
+            "group": plan.history.group,
+            "life": key,
+            "what": trace.end if trace else "unknown",
+            "at_us": at_us,
+            "survivors": sorted(survivors, key=lambda each: str(each["survivor"])),
+            "recovery_us": _since(at_us, max(seen)),
+            "resumed_us": _since(at_us, max(resumed, default=None)),
+        }
+
+
+def _since(at_us: int | None, us: int | None) -> int | None:
+    """0 if the others had continued before the end, as with a clean leave."""
+    return None if at_us is None or us is None else max(us - at_us, 0)
+
+
+def keys_of(measures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By protocol: `members` is the largest view, `size` the mean payload in bytes, rounded up to a
+    power of two."""
+    found = {}
+    for row in measures:
+        if row["node"] is None:
+            mean = row["octets"] / row["delivered"] if row["octets"] else 0.0
+            size = 2 ** math.ceil(math.log2(max(mean, 1.0))) if mean else 0
+            keys = {"protocol": row["protocol"], "members": row["members"], "size": size}
+            found[row["protocol"]] = keys
+    return found
+
+
+def latency_rows(keys: Mapping[str, Any], latencies: Latencies) -> Rows:
+    """Deliveries by latency class: each microsecond up to 255, then 128 classes per doubling.
+    Negative latencies, from differing clocks, are in the first."""
+    us = np.maximum(latencies.values, 0)
+    # The number of binary digits is exact; a logarithm is not.
+    cut = np.array([max(value.bit_length() - 8, 0) for value in us.tolist()], np.int64)
+    classes, index = np.unique(us >> cut << cut, return_inverse=True)
+    counts = np.zeros(len(classes), np.int64)
+    np.add.at(counts, index, latencies.counts)
+    for value, count in zip(classes.tolist(), counts.tolist(), strict=True):
+        yield {**keys, "latency_us": value, "deliveries": count}
+
+
+def latency_curve(keys: Mapping[str, Any], classes: Sequence[Mapping[str, Any]]) -> Rows:
+    """The first class that is not below each quantile of `CURVE`."""
+    if classes:
+        sums = np.cumsum([row["deliveries"] for row in classes])
+        count = int(sums[-1])
+        at = np.searchsorted(sums, [math.ceil(part * count) for part in CURVE])
+        quantiles = [classes[index]["latency_us"] for index in at.tolist()]
+        yield {**keys, "deliveries": count, "quantiles": quantiles}
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+
+def set_bins(plans: Sequence[HistoryPlan]) -> None:
+    """Bins of the time since the first delivery, by protocol."""
+    for plan in plans:
+        alike = [each for each in plans if each.history.protocol == plan.history.protocol]
+        times = [m.delivered_us for each in alike for m in each.members if m.delivered_us]
+        if times:
+            start, end = min(low for low, _ in times), max(high for _, high in times)
+            plan.bins = start, max(end - start + 1, BINS * BIN_US_MIN) / BINS
+
+
+def binned(data: ShardData) -> Array:
+    """The deliveries of a shard in each bin."""
+    start, width = data.plan.bins
+    counts = np.zeros(BINS, np.int64)
+    for member in data.members:
+        at = ((member.events.t_us[member.deliveries] - start) // width).astype(np.int64)
+        counts += np.bincount(at, minlength=BINS)
+    return counts
+
+
+def rate_rows(keys: Mapping[str, Any], plans: Sequence[HistoryPlan], counts: Array) -> Rows:
+    """Deliveries per second at a member. A bin without deliveries has no row."""
+    nodes = len({m.name[0] for plan in plans for m in plan.members if m.delivered})
+    width_s = plans[0].bins[1] / 1e6
+    for at in np.flatnonzero(counts).tolist():
+        deliveries = float(counts[at])
+        yield {
+            **keys,
+            "nodes": nodes,
+            "bin": at,
+            "width_s": width_s,
+            "deliveries": deliveries,
+            "rate": deliveries / width_s / nodes,
+        }

@@ -1,0 +1,90 @@
+"""The columns of the tables, without `run`, which is the name of a folder."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from unisono.trace.parquet import SCHEMA
+
+_TYPES: Final = {
+    **dict(zip(SCHEMA.names, SCHEMA.types, strict=True)),
+    **dict.fromkeys(("row", "view_step", "sent_us", "latency_us", "octets", "at_us"), pa.int64()),
+    **dict.fromkeys(("recovery_us", "resumed_us", "span_us", "sent", "delivered"), pa.int64()),
+    **dict.fromkeys(("p50_us", "p90_us", "p99_us", "p999_us", "max_us"), pa.int64()),
+    **dict.fromkeys(("packets_out", "octets_out", "retransmissions", "naks"), pa.int64()),
+    **dict.fromkeys(("drops", "token_rotation_p50_us", "token_rotation_max_us"), pa.int64()),
+    **dict.fromkeys(("views", "events", "quarantined", "unjudged", "nodes"), pa.int64()),
+    **dict.fromkeys(("level", "place", "bin", "files"), pa.int32()),
+    **dict.fromkeys(("messages_per_s", "mb_per_s", "width_s", "rate"), pa.float64()),
+    **dict.fromkeys(("probe", "transitional", "as_sent", "kept", "whole"), pa.bool_()),
+    **dict.fromkeys(("parents", "protocols", "groups", "contradicted"), pa.list_(pa.string())),
+}
+
+
+def _schema(names: str, **types: pa.DataType) -> pa.Schema:
+    kinds = _TYPES | types
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names.split()])
+
+
+_HEAD: Final = "protocol group life node step t_us"
+EVENTS: Final = SCHEMA
+QUARANTINE: Final = _schema("path row reason")
+SENDS: Final = _schema(f"{_HEAD} view number service level size digest probe message parents")
+DELIVERIES: Final = _schema(
+    f"{_HEAD} view view_step source number seq service level size digest sent_us latency_us as_sent"
+)
+VIEW_ROWS: Final = _schema(
+    f"{_HEAD} place view members detail transitional joined left stayed changes"
+)
+PACKETS: Final = _schema(f"{_HEAD} kind view number peer size digest detail")
+VERDICTS: Final = _schema("law verdict")
+VIOLATIONS: Final = _schema("law life message other detail")
+MEASURES: Final = _schema(
+    "protocol node members sent delivered views octets span_us messages_per_s mb_per_s"
+    " p50_us p90_us p99_us p999_us max_us packets_out octets_out retransmissions naks drops"
+    " token_rotation_p50_us token_rotation_max_us",
+    members=pa.int32(),
+)
+_SURVIVOR: Final = pa.struct(
+    [
+        ("survivor", pa.string()),
+        ("view", pa.string()),
+        ("view_us", pa.int64()),
+        ("delivery_us", pa.int64()),
+    ]
+)
+RECOVERIES: Final = _schema(
+    "protocol group life what at_us survivors recovery_us resumed_us", survivors=pa.list_(_SURVIVOR)
+)
+_KEYS: Final = "protocol members size"
+_WIDE: Final = {"members": pa.int32(), "size": pa.int64()}
+LATENCIES: Final = _schema(f"{_KEYS} latency_us deliveries", **_WIDE, deliveries=pa.int64())
+LATENCY_CURVES: Final = _schema(
+    f"{_KEYS} deliveries quantiles", **_WIDE, deliveries=pa.int64(), quantiles=pa.list_(pa.int64())
+)
+RATE_CURVES: Final = _schema(
+    f"{_KEYS} nodes bin width_s deliveries rate", **_WIDE, deliveries=pa.float64()
+)
+RUN_ROWS: Final = _schema(
+    "protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
+    " replay fingerprint asked"
+)
+
+SCHEMAS: Final = {
+    "bronze/events": EVENTS,
+    "bronze/quarantine": QUARANTINE,
+    "silver/sends": SENDS,
+    "silver/deliveries": DELIVERIES,
+    "silver/views": VIEW_ROWS,
+    "silver/packets": PACKETS,
+    "gold/verdicts": VERDICTS,
+    "gold/violations": VIOLATIONS,
+    "gold/measures": MEASURES,
+    "gold/recoveries": RECOVERIES,
+    "gold/latencies": LATENCIES,
+    "gold/latency_curves": LATENCY_CURVES,
+    "gold/rate_curves": RATE_CURVES,
+    "gold/runs": RUN_ROWS,
+}
