@@ -33,10 +33,10 @@ from tests.spark.test_pipeline_reading import hostile_directory
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
 from unisono.spark import register
+from unisono.spark.laws.reader import reasons_against
 from unisono.spark.session import in_words
 from unisono.spark.source import trace
 from unisono.spark.source.filters import column_of, is_supported, mask_of
-from unisono.spark.source.row_checks import reasons_against
 from unisono.spark.source.trace import FileReader, TraceReader, trace_options
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import SCHEMA, TraceFile, read_trace, trace_files

@@ -41,6 +41,12 @@ EVENT_COLUMNS: Final = (
     *("size", "digest", "seq", "t_us", "detail", "view"),
 )
 """The columns that are read again from a checked row group."""
+CHECKED: Final = tuple(
+    name
+    for name in SCHEMA.names
+    if name not in ("seq", "peer", "detail", "joined", "left", "stayed", "changes")
+)
+"""The columns that the row checks read."""
 WHOLE_FILE_ROWS_MAX: Final = 20_000
 """The row groups of a smaller file are processed as one."""
 
@@ -349,3 +355,16 @@ def read_events(table: pa.Table, codes: Codes) -> EventColumns:
     events = _events(columns, kind, codes)
     wanted = (kind == SEND) | (kind == DELIVER)
     return events if wanted.all() else events.take(wanted)
+
+
+def reasons_against(table: pa.Table) -> dict[int, str]:
+    """By row number, the reason of `trace.checks`. The table has the columns `CHECKED`."""
+    columns = {
+        field.name: table.column(field.name)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in SCHEMA
+    }
+    group = read_group(pa.table(columns, SCHEMA).combine_chunks().cast(_SCHEMA), Codes())
+    bad = [] if group.bad is None else np.flatnonzero(group.bad).tolist()
+    return {at: group.reason(at) for at in bad}
