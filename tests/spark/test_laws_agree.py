@@ -22,6 +22,9 @@ from unisono.trace.files import Trace, read_trace
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
+# All in the process with the session: what they share is made once.
+pytestmark = pytest.mark.xdist_group("spark")
+
 CLAIMED = {
     "story": list(LAWS),
     "rmcast": list(LAWS),

@@ -213,8 +213,7 @@ class Rmp:
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True
-        out.extend(Disarm(timer) for timer in Timer)
-        out.append(effect)
+        out += [*map(Disarm, Timer), effect]
 
     # -- timers -----------------------------------------------------------------------------------
 
