@@ -424,9 +424,8 @@ class Rmp:
     def _settle_stability(self) -> None:
         state = self._state
         for messages, holders in self._resilience.reached(state.quorums, state.primary):
-            members = tuple(
-                entry.member for key, entry in state.group.entries.items() if key in holders
-            )
+            entries = state.group.entries.items()
+            members = tuple(entry.member for key, entry in entries if key in holders)
             self._delivery.stabilize(messages, members)
         for messages in self._resilience.out_of_reach(state.quorums, state.primary):
             self._delivery.fail_stability(messages, Cause.TOO_FEW)
