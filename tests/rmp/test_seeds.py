@@ -27,6 +27,22 @@ def test_a_seed_that_once_failed_holds(nodes: int, seed: int) -> None:
     assert outcome.violations == ()
 
 
+@pytest.mark.parametrize(
+    ("nodes", "seed", "options"),
+    [
+        (4, 980066, {"minimum": 1}),  # waited 30 periods for a dead reform site, then yielded
+        (9, 991002, {"block_packets": 1}),  # joiners founded a rival: its first site had crashed
+        (7, 3000393, {}),
+        (9, 3002488, {}),
+    ],
+)
+def test_nobody_is_excluded_long_after_the_last_fault(
+    nodes: int, seed: int, options: dict[str, int]
+) -> None:
+    plan = Plan(protocol="rmp", nodes=nodes, seed=seed, messages=60, options=options)
+    assert simulate(plan).violations == ()
+
+
 def test_nobody_joins_in_the_middle_of_a_large_message() -> None:
     member = Member("b", Address("10.0.0.1", 1), 1)
     sources = Sources(1 << 20, lambda reason: None)

@@ -90,6 +90,8 @@ class AdmittingSite:
         self._states: StateServer[int] = StateServer(piece_bytes)
         self._candidates: dict[int, Candidate] = {}
         self._welcomes: dict[int, list[bytes]] = {}
+        self._announced_us = 0
+        """When the first site of this ring announced it last."""
 
     # -- announcements ----------------------------------------------------------------------------
 
@@ -110,28 +112,30 @@ class AdmittingSite:
     # Deviates [RMP §3.3 partitions]: a ring that hears of a greater one of its group stops, and its
     # members join that. The paper leaves it to the application.
     def hear_other_ring(self, packet: RingAnnounce) -> None:
-        """Two rings of one group: the lesser one gives up, and its members join the other."""
+        """Two rings of one group: the lesser one gives up, and its members join the other. One
+        that is being reformed waits for its outcome, unless that is the lesser in any case."""
         state = self._state
-        if not packet.stamp or packet.trid == state.trid:
-            return
-        if state.frozen:
-            if self._is_stuck():
-                state.stop(Fail("too few are left, and another ring goes on", Cause.TOO_FEW))
-            return
-        ours = (state.primary, len(state.group.entries), state.trid)
-        if (packet.primary, packet.size, packet.trid) > ours:
+        if packet.trid == state.trid:
+            self._announced_us = state.now_us
+        elif packet.stamp and (packet.primary, packet.size, packet.trid) > self._rank(packet.site):
             state.stop(Fail("another ring of this group goes on", Cause.EXCLUDED))
+        elif packet.stamp and state.frozen and self._is_stuck():
+            state.stop(Fail("too few are left, and another ring goes on", Cause.TOO_FEW))
+
+    def _rank(self, other: Member) -> tuple[bool, int, int]:
+        """Of this ring; while it is reformed, the highest that can result. A member that announces
+        another ring as a later incarnation is lost to this one."""
+        state = self._state
+        lost = state.frozen and any(_is_later(other, m) for m in state.group.members())
+        return (state.primary, len(state.group.entries) - lost, state.trid)
 
     # -- admission --------------------------------------------------------------------------------
 
     def is_back(self, packet: RingJoin, out: list[Effect]) -> bool:
         """Whether a member has ended: a later incarnation of it asks from the same address. It has
         to wait until the ring is reformed."""
-        name, address, incarnation = packet.member
-        back = not packet.withdrawn and any(
-            entry.member[:2] == (name, address) and entry.member.incarnation < incarnation
-            for entry in self._state.group.entries.values()
-        )
+        members = self._state.group.members()
+        back = not packet.withdrawn and any(_is_later(packet.member, m) for m in members)
         if back:
             self.announce(out, packet.member, waiting=True)
         return back
@@ -139,7 +143,7 @@ class AdmittingSite:
     def consider(self, packet: RingJoin, out: list[Effect]) -> None:
         """Whether to admit it; the first site of the token list decides."""
         state, key = self._state, key_of(packet.member)
-        if state.frozen and not self._is_stuck() and not packet.withdrawn:
+        if not packet.withdrawn and self._has_to_wait():
             self.announce(out, packet.member, waiting=True)
         if not state.trid or state.token_list[:1] != (state.key,) or state.frozen:
             return
@@ -170,6 +174,16 @@ class AdmittingSite:
             if key not in self._candidates:
                 self._send_queue.request(write_request(Summon(state.key)))
             self._candidates[key] = Candidate(packet, state.now_us)
+
+    def _has_to_wait(self) -> bool:
+        """The ring is being reformed, or is about to be since its first site is not heard: who asks
+        to join must not found another."""
+        state = self._state
+        if state.frozen:
+            return not self._is_stuck()
+        silent_us = state.now_us - self._announced_us
+        is_first = state.token_list[:1] == (state.key,)
+        return bool(state.trid) and not is_first and silent_us > self._parameters.found_us // 2
 
     def has_candidate(self) -> bool:
         """Whether there is one that may be admitted now."""
@@ -254,3 +268,8 @@ class AdmittingSite:
         for key in self._states.known():
             if key not in self._state.group.entries and key not in self._candidates:
                 self._states.forget(key)
+
+
+def _is_later(member: Member, known: Member) -> bool:
+    """Whether it is a later incarnation, at the same address."""
+    return member[:2] == known[:2] and member.incarnation > known.incarnation

@@ -313,7 +313,7 @@ class RingReformation:
         self._tries += 1
         record = Sync.of(self._state.key, self._slave.promised, self._point())
         self._outgoing.send(PacketKind.SYNC, record, out, (self._reformer.address,))
-        self._outgoing.arm(Timer.REFORM, 3 * self._parameters.period_us, out)
+        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
 
     def take_list(self, packet: Proposal, out: list[Effect]) -> None:
         """What it asks us to hold is asked for."""
@@ -342,7 +342,7 @@ class RingReformation:
         self._tries += 1
         record = Accept(self._state.key, BallotFields(*self._list[0]))
         self._outgoing.send(PacketKind.ACCEPT, record, out, (self._reformer.address,))
-        self._outgoing.arm(Timer.REFORM, 2 * self._parameters.period_us, out)
+        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
 
     def resume(self, event: object, out: list[Effect]) -> None:
         """[RMP-14] Go on as before."""
