@@ -44,12 +44,14 @@ class Reader:
 
 
 @contextlib.asynccontextmanager
-async def members(protocol: str, names: str) -> AsyncIterator[list[Reader]]:
+async def members(protocol: str, names: str, **options: int) -> AsyncIterator[list[Reader]]:
     port = free_port()
     async with contextlib.AsyncExitStack() as stack:
         found: list[Reader] = []
         for name in names:
-            joining = unisono.join("locks", protocol=protocol, name=name, port=port, rejoin=False)
+            joining = unisono.join(
+                "locks", protocol=protocol, name=name, port=port, rejoin=False, options=options
+            )
             found.append(Reader(await stack.enter_async_context(joining)))
         reading = [asyncio.create_task(each.read()) for each in found]
         await eventually(lambda: all(len(each.group.members) == len(names) for each in found))
@@ -106,7 +108,8 @@ def test_the_locks_of_the_dead_go_to_those_that_wait(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", VOTING)
 def test_votes_and_scope_are_views(protocol: str) -> None:
     async def story() -> None:
-        async with members(protocol, "abc") as (a, b, c):
+        # By default a part below the minimum size hopes for ten seconds, and attempts take three.
+        async with members(protocol, "abc", detect_us=300_000, verdict_us=500_000) as (a, b, c):
             await a.group.vote(2)
             await b.group.vote("none_may_fail")
             await c.group.vote(unisono.SizeVote.OPTIMISTIC)

@@ -148,7 +148,7 @@ MUTANTS = [
     Mutant(stable_at_one_holder_less, "stable", "chaos", 9),
     Mutant(a_majority_of_one, "stable", "chaos"),
     Mutant(lock_granted_to_two, "one_lock_holder", "chaos", 7),
-    Mutant(minimum_size_ignored, "minimum_size", "chaos", 17),
+    Mutant(minimum_size_ignored, "minimum_size", "chaos", 125),
     Mutant(hold_rule_dropped, "one_place", "chaos"),
     Mutant(no_common_point, "one_place", "chaos", 13),
     Mutant(common_point_of_the_least, "causal", "chaos", 13),

@@ -19,6 +19,9 @@ from unisono.sim.run import run as simulate
         (6, 174),  # one that was removed and admitted again was counted among all
         (6, 1100557),  # a request for many slots was larger than a packet may be
         (9, 960010),  # below the minimum size, one after the other gave up: half a minute
+        (6, 3000889),  # a block came after its site had told what it holds: the others never got it
+        (8, 3002578),  # two rings, each of which wanted its own stamp back, asked without end
+        (5, 3000055),  # one that had left, and waited for the others, kept joiners waiting
         (9, 960116),  # one joined between two blocks of a large message, and never got it
     ],
 )

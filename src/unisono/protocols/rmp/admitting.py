@@ -181,9 +181,9 @@ class AdmittingSite:
         state = self._state
         if state.frozen:
             return not self._is_stuck()
-        silent_us = state.now_us - self._announced_us
-        is_first = state.token_list[:1] == (state.key,)
-        return bool(state.trid) and not is_first and silent_us > self._parameters.found_us // 2
+        if state.leaving or state.key not in state.token_list[1:]:
+            return False  # Nor does one that has left, and waits for the others, speak for a ring.
+        return state.now_us - self._announced_us > self._parameters.found_us // 2
 
     def has_candidate(self) -> bool:
         """Whether there is one that may be admitted now."""

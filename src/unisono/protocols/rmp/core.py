@@ -319,7 +319,7 @@ class Rmp:
 
     def _take_own_ring(self, kind: int, packet: Packet, source: Address, out: list[Effect]) -> None:
         if isinstance(packet, Data):
-            found = self._sources.take(packet)
+            found = self._sources.take(packet) if self._reformation.takes(packet) else None
             if found is not None:
                 self._arrived = True
                 self._delivery.messages(found, ordered=False)

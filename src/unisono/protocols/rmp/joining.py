@@ -64,6 +64,9 @@ class Joiner:
         self._receiver: StateReceiver | None = None
         self._sponsor = 0
         self._echo = 0
+        self._has_answered = False
+        """An announcement was answered in this period: two rings, each of which wants its own stamp
+        back, would be answered without end."""
         self._refusals = 0
         self._parts: dict[int, bytes] = {}
         self._parts_of: tuple[int, int] = (0, 0)
@@ -71,6 +74,7 @@ class Joiner:
     # -- outside ----------------------------------------------------------------------------------
 
     def seek(self, out: list[Effect], first: bool = False) -> None:
+        self._has_answered = False
         self._ask(out)
         self._outgoing.arm(Timer.JOIN, self._about(self._parameters.join_us), out)
         if first:
@@ -95,7 +99,9 @@ class Joiner:
         """A ring is there; with a stamp, it admits."""
         if stamp:
             self._echo = stamp
-            self._ask(out)
+            if not self._has_answered:
+                self._has_answered = True
+                self._ask(out)
         self.wait(out)
 
     def found(self, out: list[Effect]) -> None:

@@ -152,6 +152,14 @@ class OrderingQueue:
                 acks.append((slot, self.highest))
         return MissingSlots(tuple(acks), tuple(blocks[:count_max]))
 
+    def names(self, source: int, number: int) -> bool:
+        """Whether an ACK names this block."""
+        return any(
+            each.source == source and each.first <= number <= each.last
+            for ack in self._acks.values()
+            for each in ack.named
+        )
+
     def has_gap(self) -> bool:
         return self.held < self.highest
 

@@ -13,7 +13,7 @@ from unisono.core import Cause, Effect, Fail
 from unisono.model import Member
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint
 from unisono.protocols.rmp.ordering import OrderingQueue
-from unisono.protocols.rmp.packets import PacketKind
+from unisono.protocols.rmp.packets import Data, PacketKind
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.reform_packets import (
     Accept,
@@ -180,6 +180,15 @@ class RingReformation:
             for first, last in ranges
             for number in range(first, last + 1)
         )
+
+    def takes(self, packet: Data) -> bool:
+        """Whether a block may come in. Those who answered a reform site have told what they hold:
+        until the outcome they take only what an ACK or the new list names, or they would deliver
+        what the others never get."""
+        if not self._state.frozen:
+            return True
+        block = packet.sender, packet.number
+        return self._queue.names(*block) or self._sources.wants(*block)
 
     def _want(self, new_list: NewList) -> None:
         """What it asks its members to hold is requested."""

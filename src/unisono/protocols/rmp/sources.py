@@ -369,6 +369,9 @@ class Sources:
             for number in range(first, last + 1)
         ]
 
+    def wants(self, source: int, number: int) -> bool:
+        return (source, number) in self._wanted
+
     def gaps(self, count_max: int) -> list[tuple[int, int]]:
         """Source and number of blocks that are missing, or not whole."""
         found = [block for block in self._wanted if not self.has(*block)]
