@@ -48,7 +48,10 @@ class TokenAck(NamedTuple):
     @property
     def end(self) -> int:
         """The last slot that it fills."""
-        return self.timestamp + sum([blocks.size for blocks in self.named])
+        end = self.timestamp
+        for _, first, last in self.named:
+            end += last - first + 1
+        return end
 
     def slots(self) -> Iterator[tuple[int, int, int]]:
         """Timestamp, source and number of each block."""

@@ -45,7 +45,7 @@ class ViewQuorums(NamedTuple):
         for index, view in enumerate(self.views):
             if view.timestamp <= timestamp:
                 base = index
-        return ViewQuorums(self.views[base:])
+        return ViewQuorums(self.views[base:]) if base else self
 
     def merged(self, other: ViewQuorums) -> ViewQuorums:
         """What two members of one epoch know together: the later base, and every view after it."""

@@ -75,14 +75,19 @@ class Resilience(Generic[T]):
     def needed(self) -> int:
         """Slots up to this one are needed by nobody, and every application has taken them: a
         receiver that falls behind slows the senders, whose windows end there."""
-        consumed = (self._consumed.get(site, 0) for site in self._passed)
-        return min([self.stable(), *consumed, *(end for end, _ in self._leavers.values())])
+        found = self.stable()
+        for site in self._passed:
+            found = min(found, self._consumed.get(site, 0))
+        for end, _ in self._leavers.values():
+            found = min(found, end)
+        return found
 
     def passed(self, ack: TokenAck) -> None:
         """An ACK all of whose slots are filled here."""
         self._seen[ack.site] = True
-        if ack.site in self._passed and ack.end > self._passed[ack.site]:
-            self._passed[ack.site] = ack.end
+        end = ack.end
+        if end > self._passed.get(ack.site, end):
+            self._passed[ack.site] = end
             self._consumed[ack.site] = max(ack.consumed, self._consumed.get(ack.site, 0))
 
     def holders(self, timestamp: int) -> frozenset[int]:
