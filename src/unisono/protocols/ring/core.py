@@ -46,6 +46,7 @@ from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     ALIKE_BYTES,
     PROTOCOL,
+    Control,
     Delegate,
     MemberRecord,
     Packet,
@@ -76,6 +77,8 @@ from unisono.requests import GoOn
 
 STEPS_MAX: Final = 10_000
 """Internal events after one event of the world: more is a machine that never settles."""
+_USUAL: Final = frozenset((TurnPacket, Control))
+"""Nearly all packets: neither refused by what they hold nor taken outside the machines."""
 _AT_REST: Final = CoordinatorState.INIT
 _STOPPED: Final = ReceiveState.INIT
 
@@ -311,15 +314,15 @@ class Site:
             return
         if header.version.number > state.seen:
             state.note_seen(header.version.number)
-        is_turn = type(packet) is TurnPacket
-        if not is_turn and not self._is_acceptable(packet):
+        is_usual = type(packet) in _USUAL
+        if not is_usual and not self._is_acceptable(packet):
             return
         if state.in_force:
             if header.version == state.ring.version:
                 self.receiver.note_sender(packet, out)
         else:
             self.detection.detector.hear(header.sender, self.agenda.now_us)
-        if is_turn or not self._take_special(packet, out):
+        if is_usual or not self._take_special(packet, out):
             self._route(code_of(packet), packet, out)
 
     def _is_acceptable(self, packet: Packet) -> bool:

@@ -356,7 +356,8 @@ class Ordering:
         """[RNG-9] About a ring's worth of turns is kept."""
         window = self.window
         limit = min(self.safe, window.received)
-        for turn in window.forget(limit - HISTORY_ROUNDS * (len(self.ring.seats) or 1)):
+        upto = limit - HISTORY_ROUNDS * (len(self.ring.seats) or 1)
+        for turn in window.forget(upto) if upto > window.floor else ():
             self._history_bytes -= len(turn.content)
         while window.floor < limit and self._history_bytes > HISTORY_BYTES:
             for turn in window.forget(window.floor + 1):
