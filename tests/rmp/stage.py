@@ -35,8 +35,11 @@ E = TypeVar("E", bound=Effect)
 class Stage:
     """The members that were made so far, all started."""
 
-    def __init__(self, *names: str, window_bytes: int = 4 << 20, **options: int) -> None:
+    def __init__(
+        self, *names: str, window_bytes: int = 4 << 20, group: str = "stage", **options: int
+    ) -> None:
         self.now_us = 0
+        self._group = group
         self.cores: dict[str, Rmp] = {}
         self.done: dict[str, list[Effect]] = {}
         self.packets: list[tuple[int, str, str]] = []
@@ -57,7 +60,7 @@ class Stage:
         member = Member(name, Address("10.0.0.1", 7000 + ord(name)), incarnation)
         chosen = {**self._options, **options}
         config = CoreConfig(
-            member, "stage", ord(name), window_bytes_max=self._window_bytes, options=chosen
+            member, self._group, ord(name), window_bytes_max=self._window_bytes, options=chosen
         )
         self.cores[name] = Rmp(config)
         self.done[name] = []

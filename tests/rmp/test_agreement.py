@@ -7,8 +7,10 @@ from collections.abc import Set
 import pytest
 
 from tests.rmp.explorer import Case, explore
+from tests.rmp.theatre import together
 from unisono.core import Cause
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint, united
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.quorums import ViewQuorums
 
 STATIC = Case(((0, frozenset((1, 2, 3))),), 1, (ReformBallot(1, 1), ReformBallot(1, 2)))
@@ -81,3 +83,18 @@ def test_blocks_of_the_lost_that_a_survivor_holds_are_ordered_last() -> None:
 
 def test_ranges_unite() -> None:
     assert united([(5, 6), (1, 2), (3, 3), (9, 9)]) == ((1, 3), (5, 6), (9, 9))
+
+
+def test_a_member_that_joins_takes_no_view_for_stable_that_the_others_may_lack() -> None:
+    room = together("a", "b", "c")
+    room.obey("start rmp d")
+    room.loses = lambda by, to, packet: (
+        by in ("b", "c") and isinstance(packet, AckFields) and bool(room.of(PacketKind.WELCOME))
+    )
+    room.obey("join d")
+    room.until(lambda: room.views("d"))
+    views = [len(view.members) for view in room.site("d")._state.quorums.views]
+    assert views == [3, 4], "a quorum of the four alone would ignore b and c"
+    room.loses = None
+    room.until(lambda: all(len(room.members(n)) == 4 for n in "abcd" if room.views(n)))
+    room.until(lambda: len(room.site("d")._state.quorums.views) == 1)

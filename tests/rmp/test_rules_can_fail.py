@@ -33,6 +33,7 @@ from unisono.protocols.rmp.repair import Repair
 from unisono.protocols.rmp.resilience import Resilience
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.token import TokenRotation
+from unisono.protocols.rmp.token_watch import TokenWatch
 
 
 def keep_the_token(patch: Patch) -> None:
@@ -297,7 +298,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RMP-17", reform.test_the_papers_numbers_are_the_defaults,
      without(Parameters, "tries_within", lambda self, hops: 10)),
     ("RMP-17", reform.test_a_fault_is_suspected_after_the_token_stood_still,
-     without(Rmp, "_watch")),
+     without(TokenWatch, "is_silent")),
     ("RMP-18", flow.test_a_time_out_doubles_the_period_until_something_is_measured,
      without(RetransmissionTimer, "back_off")),
     ("RMP-18", flow.test_the_period_follows_round_trips, without(RetransmissionTimer, "measure")),

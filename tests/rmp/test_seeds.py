@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rmp.levels import all_levels
 from tests.rmp.stage import Stage
 from unisono.core import Fail
 from unisono.model import Address, Member, Service
@@ -28,6 +29,16 @@ from unisono.sim.run import run as simulate
 def test_a_seed_that_once_failed_holds(nodes: int, seed: int) -> None:
     outcome = simulate(Plan(protocol="rmp", nodes=nodes, seed=seed, faults="chaos", messages=60))
     assert outcome.violations == ()
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1200147,  # an unreliable message that was held up came after its sender had left
+    ],
+)
+def test_all_levels_with_locks_and_votes(seed: int) -> None:
+    assert simulate(all_levels(seed)).violations == ()
 
 
 @pytest.mark.parametrize(

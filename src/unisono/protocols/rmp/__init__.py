@@ -62,6 +62,7 @@ SPEC: Final = ProtocolSpec(
         "detect_us": (None, 300_000, 2_000_000),
         "idle_us": (None, 20_000),
         "block_packets": (None, 1),
+        "renew_us": (None, None, 700_000),
     },
     arrows=tuple(f"{f.name}: {name}" for f in (TOKEN, REFORMATION) for name in f.names()),
 )

@@ -99,7 +99,7 @@ class AdmittingSite:
         """`waiting`: the ring is being reformed, and admits nobody yet."""
         state = self._state
         size, stamp = len(state.group.entries), 0 if waiting else state.now_us
-        record = RingAnnounce(state.me, state.trid, state.epoch, size, state.primary, stamp)
+        record = RingAnnounce(state.me, state.name, state.epoch, size, state.primary, stamp)
         target = EVERYONE if to is None else (to.address,)
         self._outgoing.send(PacketKind.ANNOUNCE, record, out, target, 0)
 
@@ -115,7 +115,7 @@ class AdmittingSite:
         """Two rings of one group: the lesser one gives up, and its members join the other. One
         that is being reformed waits for its outcome, unless that is the lesser in any case."""
         state = self._state
-        if packet.trid == state.trid:
+        if packet.trid == state.name:
             self._announced_us = state.now_us
         elif packet.stamp and (packet.primary, packet.size, packet.trid) > self._rank(packet.site):
             state.stop(Fail("another ring of this group goes on", Cause.EXCLUDED))
@@ -127,7 +127,7 @@ class AdmittingSite:
         another ring as a later incarnation is lost to this one."""
         state = self._state
         lost = state.frozen and any(_is_later(other, m) for m in state.group.members())
-        return (state.primary, len(state.group.entries) - lost, state.trid)
+        return (state.primary, len(state.group.entries) - lost, state.name)
 
     # -- admission --------------------------------------------------------------------------------
 
@@ -230,6 +230,9 @@ class AdmittingSite:
             tuple((n, tuple(map(key_of, q))) for n, q in state.group.locks.queues.items()),
             tuple(SourceMark(*mark) for mark in self._sources.marks(self._queue.ordered)),
             tuple((t, tuple(sorted(members))) for t, members in state.quorums.views),
+            state.name,
+            state.trids,
+            state.renewals,
         )
         room = self._packet_bytes - ENVELOPE_BYTES - size_of(Part)
         pieces = fragments(encode(snapshot), room, room)

@@ -50,8 +50,8 @@ class NewList(NamedTuple):
     follow the synchronization point, in this order."""
     epoch: int
     """Of the next ring, which rises by one with each."""
-    # Deviates [RMP §3.3 TRID]: 63 random bits, unique without a clock, for as long as the ring
-    # lasts. The paper's has a timer of 12 hours, and is renewed every 45 minutes.
+    # Deviates [RMP §3.3 TRID]: 63 random bits, unique without a clock. The paper's has an address
+    # and a timer of 12 hours.
     trid: int
     """Its identifier: no two rings have the same."""
     primary: bool

@@ -27,7 +27,6 @@ from unisono.fsa import Machine
 from unisono.model import Address, Member
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.parts.detector import Detector
 from unisono.parts.identity import key_of
 from unisono.parts.message_runs import MessageRuns
 from unisono.protocols.rmp.admitting import AdmittingSite
@@ -68,6 +67,7 @@ from unisono.protocols.rmp.reformation import (
     RingReformation,
     Suspected,
 )
+from unisono.protocols.rmp.renewal import TridRenewal
 from unisono.protocols.rmp.repair import Repair
 from unisono.protocols.rmp.resilience import Resilience
 from unisono.protocols.rmp.send_queue import SendQueue
@@ -75,10 +75,10 @@ from unisono.protocols.rmp.sending import BlockSender
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
 from unisono.protocols.rmp.token import TokenRotation
+from unisono.protocols.rmp.token_watch import TokenWatch
 
 ROUNDS_MAX: Final = 64
 """Rounds of ordering and token passing that one step may take."""
-WATCHED: Final = "token"
 UNFINISHED: Final = "left, and the others no longer keep what came before"
 
 
@@ -118,6 +118,7 @@ class Rmp:
         self._membership = Membership(
             state, codec, sources, queue, resilience, delivery, send_queue, self._sponsor.welcome
         )
+        self._renewal = TridRenewal(parameters, state, send_queue, random)
         self._leaving = Leaving(state, outgoing, resilience, send_queue, self._membership)
         self._token = TokenRotation(
             parameters, state, outgoing, sources, queue, resilience, self._sponsor, delivery
@@ -126,15 +127,13 @@ class Rmp:
         self._reformation = RingReformation(
             parameters, state, outgoing, sources, queue, random, self._membership.begin_epoch
         )
-        self._detector: Detector[str] = Detector(parameters.detect_us, parameters.detect_us // 8)
+        self._watch = TokenWatch(parameters, state, outgoing, self._token)
         self._token_machine = Machine(TOKEN, self._token)
         self._reform_machine = Machine(REFORMATION, self._reformation)
         self._over = False
         self._news = False
         self._arrived = False
         """What came in this step: something that may have consequences; a whole block."""
-        self._moved_us = 0
-        """When the token moved last, or was shown again."""
 
     # -- the contract -----------------------------------------------------------------------------
 
@@ -235,25 +234,18 @@ class Rmp:
         elif timer is Timer.RESEND:
             self._sender.resend(out)
         elif timer is Timer.WATCH:
-            self._watch(out)
+            self._look(out)
 
     def _announce(self, out: list[Effect]) -> None:
         self._sponsor.announce_if_first(out)
+        self._renewal.ask_if_due()
         self._joiner.announce_later(out)
 
-    def _watch(self, out: list[Effect]) -> None:
-        """[RMP-17] The token moves, or there is a fault."""
-        now_us, parameters = self._state.now_us, self._parameters
-        self._detector.look(now_us)
+    def _look(self, out: list[Effect]) -> None:
         self._joiner.ask_state_again(out)
-        self._resilience.give_up_leavers(now_us - 2 * parameters.detect_us)
-        if self._state.frozen:
-            return
-        if self._detector.is_silent(WATCHED):
+        self._resilience.give_up_leavers(self._state.now_us - 2 * self._parameters.detect_us)
+        if self._watch.is_silent(out):
             self._reform_machine.fire(Suspected(), out)
-        elif now_us - self._moved_us > parameters.detect_us // 4:
-            self._moved_us = now_us
-            self._token.show_latest(out)
 
     # -- packets ----------------------------------------------------------------------------------
 
@@ -261,14 +253,14 @@ class Rmp:
         self, kind: int, trid: int, packet: Packet, source: Address, out: list[Effect]
     ) -> None:
         state = self._state
-        self._news |= kind != PacketKind.DATA or trid != state.trid
+        self._news |= kind != PacketKind.DATA or trid not in state.trids
         if kind in OUTSIDE:
             self._take_outside(trid, packet, out)
             return
         sender: int = packet.sender  # type: ignore[union-attr]
         if sender == state.key:
             self._codec.drop("own")
-        elif trid != state.trid:
+        elif trid not in state.trids:
             self._take_foreign(kind, trid, packet, source, out)
         elif sender not in self._sources.by_key:
             self._codec.drop("stranger")
@@ -289,7 +281,7 @@ class Rmp:
         elif isinstance(packet, Part):
             self._joiner.welcomed(packet, trid, out)
             if state.trid == trid:
-                self._start_watching(out)
+                self._watch.start()
         elif isinstance(packet, Refuse):
             self._joiner.refused(packet)
         elif isinstance(packet, RingAnnounce) and packet.site != state.me:
@@ -312,7 +304,7 @@ class Rmp:
         accepted = reformation.accepted_list()
         if accepted is not None and trid == accepted.trid:
             self._reform_machine.fire(ListDecided(accepted), out)
-            if self._state.trid == trid:
+            if trid in self._state.trids:
                 self._take(kind, trid, packet, source, out)
             return
         self._codec.drop("ring")
@@ -325,8 +317,7 @@ class Rmp:
                 self._delivery.messages(found, ordered=False)
         elif isinstance(packet, AckFields):
             if self._queue.put(packet.ack()):
-                self._detector.hear(WATCHED, self._state.now_us)
-                self._moved_us = self._state.now_us
+                self._watch.moved()
         elif isinstance(packet, Nack):
             for key, number, _, _ in packet.blocks:
                 if key == self._state.key:
@@ -340,6 +331,8 @@ class Rmp:
             self._state.stop(Fail(UNFINISHED, Cause.EXCLUDED))
         elif isinstance(packet, TokenAccepted):
             self._token_machine.fire(packet, out)
+        elif isinstance(packet, BestEffort) and packet.sender not in self._state.group.entries:
+            self._codec.drop("stranger")  # It has left, and this packet was held up.
         elif isinstance(packet, BestEffort):
             late = self._sources.take_best_effort(packet.sender, packet.after, packet.content)
             self._delivery.messages(late, ordered=False)
@@ -389,7 +382,7 @@ class Rmp:
                     break
             self._settle_stability()
             self._repair.watch(out)
-            self._keep_watching(out)
+            self._watch.keep_on(out)
             if state.leaving and self._leaving.is_done(out):
                 self._delivery.congest(False)
                 self._delivery.flush(out)
@@ -430,20 +423,10 @@ class Rmp:
         for messages in self._resilience.out_of_reach(state.quorums, state.primary):
             self._delivery.fail_stability(messages, Cause.TOO_FEW)
         state.settle(self._resilience.stable())
+        if state.renewals:
+            state.renew(self._resilience.known())
         for source, _, last in self._queue.forget(self._resilience.needed()):
             self._sources.forget(source, last)
             if source == state.key:
                 self._send_queue.stable(last)
         self._sponsor.forget_welcomes()
-
-    def _start_watching(self, out: list[Effect]) -> None:
-        self._moved_us = self._state.now_us
-        self._detector.watch(WATCHED, self._state.now_us)
-
-    def _keep_watching(self, out: list[Effect]) -> None:
-        if len(self._state.token_list) < 2 or self._state.frozen:
-            self._detector.rest(WATCHED)
-        elif not self._detector.is_watched(WATCHED):
-            self._start_watching(out)
-        if not self._outgoing.is_armed(Timer.WATCH):
-            self._outgoing.arm(Timer.WATCH, self._parameters.detect_us // 8, out)

@@ -40,6 +40,12 @@ class Summon(NamedTuple):
     key: int
 
 
+class RenewTrid(NamedTuple):
+    """[RMP-16] Changes nothing but the identifier that the ring's packets carry."""
+
+    trid: int
+
+
 GroupRequest = AcquireLock | ReleaseLock | VoteSize | LimitScope
 """What an application may request."""
 
@@ -51,7 +57,7 @@ class MemberRequest(NamedTuple):
     what: GroupRequest
 
 
-ChangeRequest = AddMember | RemoveMember | Summon | MemberRequest
+ChangeRequest = AddMember | RemoveMember | Summon | RenewTrid | MemberRequest
 
 
 class Applied(NamedTuple):

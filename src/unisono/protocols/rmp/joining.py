@@ -156,7 +156,7 @@ class Joiner:
     def _start(self, snapshot: RingSnapshot, trid: int, out: list[Effect]) -> None:
         state = self._state
         entries = {key_of(line.member): Entry(*line) for line in snapshot.lines}
-        if state.key not in entries:
+        if state.key not in entries or trid not in snapshot.trids:
             raise BadPacket("malformed")
         queues = {
             number: tuple(entries[key].member for key in keys if key in entries)
@@ -167,10 +167,11 @@ class Joiner:
             out.append(Reach(snapshot.hops))
         views = (ViewMark(t, frozenset(members)) for t, members in snapshot.unstable)
         state.enter(trid, snapshot.epoch, group, ViewQuorums(tuple(views)), snapshot.primary)
+        state.name_as(snapshot.name, snapshot.trids, snapshot.renewals)
         marks = {mark.source: mark for mark in snapshot.marks}
         ordered = {key: marks[key].block if key in marks else 0 for key in entries}
         self._queue.start(snapshot.timestamp, ordered)
-        self._resilience.begin(entries, snapshot.timestamp)
+        self._resilience.begin(entries, 0)  # The others may lack what admitted us.
         self._resilience.add(state.key, snapshot.timestamp)
         self._delivery.start(snapshot.place, snapshot.with_state)
         for key, entry in entries.items():

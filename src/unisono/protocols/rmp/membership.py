@@ -9,6 +9,7 @@ from typing import Any
 from unisono.core import Answer, Cause, Effect, Reach, Request
 from unisono.model import Change, ChangeKind, Member, View
 from unisono.parts.codec import PacketCodec
+from unisono.parts.identity import key_of
 from unisono.parts.locks import LockAnswers
 from unisono.protocols.rmp.agreement import NewList
 from unisono.protocols.rmp.delivery import OrderedDelivery
@@ -18,6 +19,7 @@ from unisono.protocols.rmp.group_state import (
     ChangeRequest,
     MemberRequest,
     RemoveMember,
+    RenewTrid,
 )
 from unisono.protocols.rmp.ordering import OrderingQueue
 from unisono.protocols.rmp.requests import REQUESTS, read_request, write_request
@@ -61,8 +63,8 @@ class Membership:
     def apply(self, source: int, data: bytes, timestamp: int, out: list[Effect]) -> None:
         """A request of this site whose slot is reached."""
         request = read_request(data)
-        own = isinstance(request, MemberRequest | RemoveMember)
-        if request is None or (own and request.key != source):
+        own = isinstance(request, MemberRequest | RemoveMember) and request.key
+        if request is None or own not in (False, source):
             self._codec.drop("malformed")
         else:
             self._change(source, request, timestamp, out)
@@ -87,10 +89,12 @@ class Membership:
                 self.removed_at = timestamp
                 self._delivery.close()
                 return
+        elif isinstance(request, RenewTrid) and not state.announce_trid(request.trid, timestamp):
+            self._codec.drop("malformed")
         if applied.changes:
             self._show(timestamp, joined, left, applied.changes)
         if joined and source == state.key:
-            self._welcome(request.key, joined[0], timestamp, out)
+            self._welcome(key_of(joined[0]), joined[0], timestamp, out)
         if state.group.hops != before.hops:
             self._delivery.follow(Reach(state.group.hops))
         self._answer(source, request, applied)

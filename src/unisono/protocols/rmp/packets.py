@@ -230,6 +230,10 @@ class RingSnapshot(NamedTuple):
     marks: tuple[SourceMark, ...]
     unstable: tuple[tuple[Number, tuple[U64, ...]], ...]
     """The views since the last stable one."""
+    name: U64
+    trids: tuple[U64, ...]
+    renewals: tuple[tuple[Number, U64], ...]
+    """[RMP-16] The identifiers of the ring: see `state.TokenRing`."""
 
 
 class Part(NamedTuple):

@@ -21,12 +21,13 @@ DEFAULTS: Final = {
     "period_max_us": 2_000_000,
     "verdict_us": 10_000_000,
     "block_packets": 64,
+    "renew_us": 2_700_000_000,
     "minimum": int(SizeVote.PESSIMISTIC),
 }
 OWN: Final = frozenset(("minimum",))
 """Options in which members of one group may differ."""
 WIDE_TIMES: Final = 3
-"""[RMP-17] Tries are so many times as many in a group whose scope is more than one network."""
+"""[RMP-17] So many times the tries, and the longest period, in a group of more than one network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Parameters:
     """A part below the minimum size keeps trying for so long."""
     block_packets: int
     """Packets in a block, at most."""
+    renew_us: int
+    """[RMP-16] The first site renews the ring's identifier so often."""
     minimum: int
     """This member's vote on the minimum size: a number of members, or a `SizeVote`."""
 
@@ -66,7 +69,7 @@ class Parameters:
         """[RMP-17] R of the paper, by the scope of the group."""
         return self.tries if hops <= 1 else WIDE_TIMES * self.tries
 
-    @property
-    def period_us(self) -> int:
-        """Between two tries of a reformation."""
-        return min(self.period_max_us, max(10_000, self.detect_us // self.tries))
+    def period_within(self, hops: int) -> int:
+        """[RMP-17] Between two tries; the longest period is by the scope too."""
+        longest_us = self.period_max_us if hops <= 1 else WIDE_TIMES * self.period_max_us
+        return min(longest_us, max(10_000, self.detect_us // self.tries))

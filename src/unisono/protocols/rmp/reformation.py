@@ -25,10 +25,10 @@ from unisono.protocols.rmp.reform_packets import (
     Sync,
 )
 from unisono.protocols.rmp.sources import Sources
-from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.state import TRIDS_MAX, Outgoing, Timer, TokenRing
 
-FORMER_MAX: Final = 8
-"""New lists that are remembered for those who missed them."""
+FORMER_MAX: Final = 8 * TRIDS_MAX
+"""Identifiers of former rings whose new lists are remembered for those who missed them."""
 WAIT_TIMES_MAX: Final = 32
 VIOLATED: Final = "this member has delivered what the others do not have; join again"
 EXCLUDED: Final = "the ring was reformed without this member"
@@ -195,6 +195,12 @@ class RingReformation:
         self._queue.expect(new_list.sync)
         self._sources.want(new_list.leftovers)
 
+    def _period_us(self) -> int:
+        return self._parameters.period_within(self._state.group.hops)
+
+    def _arm(self, out: list[Effect]) -> None:
+        self._outgoing.arm(Timer.REFORM, self._period_us(), out)
+
     # -- do: the reform site ----------------------------------------------------------------------
 
     def begin(self, event: object, out: list[Effect]) -> None:
@@ -214,7 +220,7 @@ class RingReformation:
         self._tries += 1
         fault = Fault(self._state.key, self._attempt.ballot.round, self._state.me)
         self._outgoing.send(PacketKind.FAULT, fault, out)
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def gather(self, packet: Sync, out: list[Effect]) -> None:
         assert self._attempt is not None
@@ -248,7 +254,7 @@ class RingReformation:
         ballot = BallotFields(*self._attempt.ballot)
         record = Proposal(self._state.key, ballot, NewListFields.of(self._attempt.proposal))
         self._outgoing.send(PacketKind.NEW_LIST, record, out)
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def count(self, packet: Accept, out: list[Effect]) -> None:
         assert self._attempt is not None
@@ -293,7 +299,7 @@ class RingReformation:
 
     def wait_randomly(self, event: object, out: list[Effect]) -> None:
         self._attempt, self._list = None, None
-        most = min(2 << min(self._failures, 8), WAIT_TIMES_MAX) * self._parameters.period_us
+        most = min(2 << min(self._failures, 8), WAIT_TIMES_MAX) * self._period_us()
         self._outgoing.arm(Timer.REFORM, 1 + self._random.randrange(most), out)
 
     def give_verdict(self, event: object, out: list[Effect]) -> None:
@@ -322,7 +328,7 @@ class RingReformation:
         self._tries += 1
         record = Sync.of(self._state.key, self._slave.promised, self._point())
         self._outgoing.send(PacketKind.SYNC, record, out, (self._reformer.address,))
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def take_list(self, packet: Proposal, out: list[Effect]) -> None:
         """What it asks us to hold is asked for."""
@@ -334,11 +340,11 @@ class RingReformation:
             self._reformer = entry.member
         self._tries = 0
         self._want(new_list)
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def wait(self, event: object, out: list[Effect]) -> None:
         self._tries += 1
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def accept(self, event: object, out: list[Effect]) -> None:
         assert self._list is not None
@@ -351,7 +357,7 @@ class RingReformation:
         self._tries += 1
         record = Accept(self._state.key, BallotFields(*self._list[0]))
         self._outgoing.send(PacketKind.ACCEPT, record, out, (self._reformer.address,))
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def resume(self, event: object, out: list[Effect]) -> None:
         """[RMP-14] Go on as before."""
@@ -364,7 +370,7 @@ class RingReformation:
         self._decided, self._list, self._tries = event.new_list, None, 0
         self._state.freeze()
         self._want(event.new_list)
-        self._outgoing.arm(Timer.REFORM, self._parameters.period_us, out)
+        self._arm(out)
 
     def install(self, event: ListDecided, out: list[Effect]) -> None:
         self._install(event.new_list, out)
@@ -381,7 +387,7 @@ class RingReformation:
             self._state.stop(Fail(EXCLUDED, Cause.EXCLUDED))
 
     def _install(self, new_list: NewList, out: list[Effect]) -> None:
-        self._former[self._state.trid] = new_list
+        self._former |= dict.fromkeys(self._state.trids, new_list)
         while len(self._former) > FORMER_MAX:
             del self._former[next(iter(self._former))]
         self._sources.want(())

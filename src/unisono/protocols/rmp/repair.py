@@ -95,7 +95,9 @@ class Repair:
                 PacketKind.NACK, Nack(self._state.key, self._round, acks, blocks), out
             )
             wait_us = LOOK_US << min(self._round + 1, 6)
-        self._outgoing.arm(Timer.REPAIR, min(wait_us, self._parameters.period_us), out)
+        self._outgoing.arm(
+            Timer.REPAIR, min(wait_us, self._parameters.period_within(self._state.group.hops)), out
+        )
 
     def _looks_before(self, gap: Gap) -> int:
         if len(gap) == 2 or not self._sources.is_tail(gap[0], gap[1]):

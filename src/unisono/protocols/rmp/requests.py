@@ -16,6 +16,7 @@ from unisono.protocols.rmp.group_state import (
     GroupRequest,
     MemberRequest,
     RemoveMember,
+    RenewTrid,
     Summon,
 )
 from unisono.protocols.rmp.packets import MemberLine
@@ -34,11 +35,13 @@ class RequestKind(IntEnum):
     SCOPE = 6
     SUMMON = 7
     LOCK_OR_WAIT = 8
+    RENEW = 9
 
 
 class RequestFields(NamedTuple):
     kind: RequestKind
     key: U64
+    """Of a member; of a renewal, the identifier."""
     number: Annotated[int, fixed("i32", "i")] = 0
     line: MemberLine | None = None
 
@@ -51,6 +54,8 @@ def write_request(request: ChangeRequest) -> bytes:
             fields = RequestFields(RequestKind.REMOVE, key)
         case Summon(key):
             fields = RequestFields(RequestKind.SUMMON, key)
+        case RenewTrid(trid):
+            fields = RequestFields(RequestKind.RENEW, trid)
         case MemberRequest(key, what):
             fields = RequestFields(_kind_of(what), key, _number_of(what))
     return encode(fields)
@@ -97,6 +102,8 @@ def _request(
             return RemoveMember(key)
         case RequestKind.SUMMON:
             return Summon(key)
+        case RequestKind.RENEW:
+            return RenewTrid(key)
         case RequestKind.LOCK:
             return MemberRequest(key, AcquireLock(number))
         case RequestKind.LOCK_OR_WAIT:

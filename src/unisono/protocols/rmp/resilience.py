@@ -75,9 +75,14 @@ class Resilience(Generic[T]):
     def needed(self) -> int:
         """Slots up to this one are needed by nobody, and every application has taken them: a
         receiver that falls behind slows the senders, whose windows end there."""
-        found = self.stable()
+        found = self.known()
         for site in self._passed:
             found = min(found, self._consumed.get(site, 0))
+        return found
+
+    def known(self) -> int:
+        """Every site holds all slots up to this one, those that are leaving too."""
+        found = self.stable()
         for end, _ in self._leavers.values():
             found = min(found, end)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import auto
-from typing import Any
+from typing import Any, Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Fail, Send, Target
 from unisono.fsa import Named
@@ -13,6 +13,9 @@ from unisono.parts.codec import PacketCodec
 from unisono.protocols.rmp.agreement import NewList
 from unisono.protocols.rmp.group_state import GroupState
 from unisono.protocols.rmp.quorums import ViewQuorums
+
+TRIDS_MAX: Final = 4
+"""Identifiers by which a ring's packets are known: earlier ones are forgotten."""
 
 
 class Timer(Named):
@@ -45,7 +48,13 @@ class TokenRing:
         self.key = key
         self.now_us = 0
         self.trid = 0
-        """0: on no ring."""
+        """What our packets carry. 0: on no ring."""
+        self.name = 0
+        """The identifier with which the epoch began: views are named by it."""
+        self.trids: tuple[int, ...] = ()
+        """What packets of this ring may carry: `trid`, and those before it or to come."""
+        self.renewals: tuple[tuple[int, int], ...] = ()
+        """Identifiers to come, each with the slot that announced it."""
         self.epoch = 0
         self.group = GroupState({})
         self.quorums = ViewQuorums.of(0, frozenset())
@@ -69,7 +78,7 @@ class TokenRing:
         return tuple(e.member.address for k, e in self.group.entries.items() if k != self.key)
 
     def view_id(self, timestamp: int) -> str:
-        return f"{self.epoch}.{timestamp}-{self.trid & 0xFFFFFF:06x}"
+        return f"{self.epoch}.{timestamp}-{self.name & 0xFFFFFF:06x}"
 
     def step(self, now_us: int) -> None:
         self.now_us = now_us
@@ -82,7 +91,9 @@ class TokenRing:
         self, trid: int, epoch: int, group: GroupState, quorums: ViewQuorums, primary: bool = True
     ) -> None:
         """This site is on a ring, founded or joined."""
-        self.trid, self.epoch, self.primary = trid, epoch, primary
+        self.trid = self.name = trid
+        self.trids, self.renewals = (trid,), ()
+        self.epoch, self.primary = epoch, primary
         self.group, self.quorums = group, quorums
         self.first_holder = next(iter(group.entries))
 
@@ -91,6 +102,27 @@ class TokenRing:
         if group.entries.keys() != self.group.entries.keys():
             self.quorums = self.quorums.changed(timestamp, group.entries.keys())
         self.group = group
+
+    # -- [RMP-16] the ring's identifier -----------------------------------------------------------
+
+    def name_as(
+        self, name: int, trids: tuple[int, ...], renewals: tuple[tuple[int, int], ...]
+    ) -> None:
+        """As those call the ring who admitted us."""
+        self.name, self.trids, self.renewals = name, trids, renewals
+
+    def announce_trid(self, trid: int, timestamp: int) -> bool:
+        """The order has announced another identifier: its packets are ours. False: it is none."""
+        if not trid or trid in self.trids:
+            return False
+        self.trids = (*self.trids, trid)[-TRIDS_MAX:]
+        self.renewals = (*self.renewals, (timestamp, trid))
+        return True
+
+    def renew(self, timestamp: int) -> None:
+        """Everybody holds all slots up to this one: what they announced is known to all."""
+        while self.renewals and self.renewals[0][0] <= timestamp:
+            self.trid, self.renewals = self.renewals[0][1], self.renewals[1:]
 
     def settle(self, timestamp: int) -> None:
         """Every member holds all slots up to this one."""

@@ -124,7 +124,9 @@ class TokenRotation:
         self._queue.put(ack)
         self._outgoing.send(PacketKind.ACK, AckFields.of(state.key, ack), out)
         if ack.next_site != state.key:
-            self._outgoing.arm(Timer.PASS, self._parameters.period_us, out)
+            self._outgoing.arm(
+                Timer.PASS, self._parameters.period_within(self._state.group.hops), out
+            )
 
     def _list_after(self, ack: TokenAck) -> tuple[int, ...]:
         """The token list without the site whose leave this ACK orders: it may be gone at once."""
@@ -143,7 +145,9 @@ class TokenRotation:
             self._tries += 1
             record = AckFields.of(self._state.key, self._passing)
             self._outgoing.send(PacketKind.ACK, record, out)
-            self._outgoing.arm(Timer.PASS, self._parameters.period_us, out)
+            self._outgoing.arm(
+                Timer.PASS, self._parameters.period_within(self._state.group.hops), out
+            )
 
     def confirm(self, packet: TokenAccepted, out: list[Effect]) -> None:
         self._confirmed = max(self._confirmed, packet.timestamp)
