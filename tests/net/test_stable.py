@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from struct import Struct
 from zlib import crc32
 
 import pytest
@@ -191,35 +190,12 @@ def test_two_processes_cannot_have_one_file(tmp_path: Path) -> None:
     assert records_of(path) == [b"r"]
 
 
-def former_file(*records: bytes) -> bytes:
-    head = Struct("<II")
-    return b"".join(head.pack(len(each), crc32(each)) + each for each in records)
-
-
-@pytest.mark.parametrize("tail", [b"", b"\x05\x00", former_file(b"torn")[:-1], bytes(100)])
-def test_a_file_of_the_former_version_still_reads(tmp_path: Path, tail: bytes) -> None:
+def test_damage_before_sound_records_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "stable"
-    path.write_bytes(former_file(b"one", b"two") + tail)
-    assert records_of(path) == [b"one", b"two"]
     store = StableFile(path)
-    store.append(b"three")
+    for record in (b"first record", b"second record", b"third record"):
+        store.append(record)
     store.close()
-    assert records_of(path) == [b"one", b"two", b"three"]
-
-
-@pytest.mark.parametrize("former", [False, True])
-def test_damage_before_sound_records_is_refused_and_says_what_to_do(
-    tmp_path: Path, former: bool
-) -> None:
-    path = tmp_path / "stable"
-    records = [b"first record", b"second record", b"third record"]
-    if former:
-        path.write_bytes(former_file(*records))
-    else:
-        store = StableFile(path)
-        for record in records:
-            store.append(record)
-        store.close()
     whole = path.read_bytes()
     last = whole.index(b"third")
     for at in range(last - 9):

@@ -6,7 +6,6 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -74,12 +73,7 @@ class FeedClient:
     def __enter__(self) -> FeedClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

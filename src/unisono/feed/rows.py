@@ -29,8 +29,6 @@ SCHEMA: Final = pa.schema(
         ("t_us", pa.int64()),
     ]
 )
-FORMER: Final = SCHEMA.set(5, pa.field("sender_incarnation", pa.int32()))
-"""The schema of rows without a mark: incarnations had 32 bits once."""
 MARK: Final = b"unirows2"
 """Precedes rows of this schema; eight bytes, which keeps Arrow's alignment."""
 COMPRESSED_BYTES_MIN: Final = 4096
@@ -125,16 +123,10 @@ def encoded(rows: pa.RecordBatch) -> bytes:
 
 
 def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
-    """What this or a former version of `encoded` returned; checked, since neither a feed nor a disk
-    is trusted."""
-    if blob[: len(MARK)] == MARK:
-        return _placed(read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_BYTES_MAX, True))
-    former = _placed(read_batch(blob, FORMER, UNPACKED_BYTES_MAX, True))
-    wide = former.column(5).cast(pa.int64())
-    return pa.record_batch([*former.columns[:5], wide, *former.columns[6:]], schema=SCHEMA)
-
-
-def _placed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """What `encoded` returned; checked, since neither a feed nor a disk is trusted."""
+    if blob[: len(MARK)] != MARK:
+        raise BadRows("bytes that are not rows of a feed: no mark")
+    rows = read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_BYTES_MAX, True)
     if rows.column(0).null_count or rows.column(1).null_count:
         raise BadRows("rows without an offset or a kind")
     return rows

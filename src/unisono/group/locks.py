@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 
 from unisono.core import Answer
 from unisono.errors import LockLost, Misuse, NotHeld
@@ -128,12 +127,7 @@ class Lock:
         self._cancelled = False
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, _: object) -> None:
         task = asyncio.current_task()
         if task is None or self._task is not task:
             return  # the block released it

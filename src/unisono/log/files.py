@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -173,7 +173,7 @@ def salvage(path: Path) -> int:
     another name. Returns the number of batches kept."""
     fresh = path.with_name(f"{path.name}.salvage")
     _remove(fresh)
-    with _closing(_connect(fresh)) as target, _closing(_connect(path)) as source:
+    with closing(_connect(fresh)) as target, closing(_connect(path)) as source:
         _make(target)
         try:
             # Otherwise SQLite does not read a truncated file.
@@ -220,14 +220,6 @@ def _until_damage(source: sqlite3.Connection, path: Path) -> Iterator[LogBatch]:
             yield batch
     except (sqlite3.DatabaseError, BadLog):
         return
-
-
-@contextmanager
-def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def _remove(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from unisono.log import files
@@ -34,12 +35,12 @@ class LogReader:
             self._connection.close()
 
     def bounds(self) -> LogBounds:
-        with self._lock, self._at_one_time():
+        with self._at_one_time():
             return self._bounds()
 
     def meta(self) -> dict[str, str]:
         """The writer's metadata, and the log's own bounds as text."""
-        with self._lock, self._at_one_time():
+        with self._at_one_time():
             return dict(self._connection.execute("SELECT key, value FROM meta"))
 
     def page(
@@ -47,7 +48,7 @@ class LogReader:
     ) -> list[LogBatch]:
         """The first batches that hold any of these offsets, within the bounds but at least one. The
         outer ones may hold other offsets too."""
-        with self._lock, self._at_one_time():
+        with self._at_one_time():
             begins = self._bounds().first
             if first < begins and last >= first:
                 raise Trimmed(first, begins)
@@ -78,25 +79,16 @@ class LogReader:
         end = int(known.get("end", first - 1))
         return LogBounds(first, end, int(known.get("last", end)))
 
-    def _at_one_time(self) -> _Snapshot:
-        return _Snapshot(self._connection, self._path)
-
-
-class _Snapshot:
-    """All reads within see the log as it was at one moment."""
-
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
-        self._path = path
-
-    def __enter__(self) -> None:
-        try:
-            self._connection.execute("BEGIN")
-        except sqlite3.Error as error:
-            raise files.bad(self._path, error) from None
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("COMMIT")
-        if isinstance(error, sqlite3.Error):
-            raise files.bad(self._path, error) from None
+    @contextmanager
+    def _at_one_time(self) -> Iterator[None]:
+        """All reads within see the log as it was at one moment."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN")
+                try:
+                    yield
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise files.bad(self._path, error) from None

@@ -2,8 +2,7 @@
 
 A file is MAGIC, then entries: length, checksum, kind, data. A crash tears at most the last entry,
 on which nothing relied: it is truncated when the file is opened. Damage before valid entries is not
-due to a crash, and is refused. A file of the first version, without MAGIC and with records only, is
-rewritten when it is opened.
+due to a crash, and is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ PIECE_BYTES: Final = 1 << 20
 """Records are replayed in pieces of about this much."""
 
 _HEAD: Final = Struct("<IIB")
-_FORMER_HEAD: Final = Struct("<II")
 _NUMBER: Final = Struct("<Q")
 _RECORD, _INCARNATION = 0, 1
 _SEED: Final = 0x554E4953
@@ -107,13 +105,11 @@ class StableFile:
         self._beside.unlink(missing_ok=True)
         self._handle = os.open(self._path, _FLAGS | os.O_APPEND, 0o644)
         with self._reading() as file:
-            former = file.read(len(MAGIC)) != MAGIC and os.fstat(self._handle).st_size > 0
-            kept = list(_former_records(file)) if former else []
-            end = _sound_end(file, former, str(self._path))
-        if former or not end:
+            end = _sound_end(file, str(self._path))
+        if not end:
             # A file that was never begun lost nothing. One that was removed did: the empty record,
             # which no protocol can read, marks it.
-            self._rewrite([(_RECORD, record) for record in ([b""] if self._removed else kept)])
+            self._rewrite([(_RECORD, b"")] if self._removed else [])
             return
         if end < os.fstat(self._handle).st_size:
             os.ftruncate(self._handle, end)
@@ -248,51 +244,34 @@ def _sound_entries(file: BinaryIO, size: int) -> Iterator[_Entry]:
         yield _Entry(at, kind, data)
 
 
-def _former_records(file: BinaryIO) -> Iterator[bytes]:
-    """Records of a file of the first version, up to the first invalid one."""
-    file.seek(0)
+def _sound_end(file: BinaryIO, path: str) -> int:
+    """The end of the valid entries, 0 of a file that was never begun; `Misuse` if others follow, as
+    the file is then damaged."""
     size = os.fstat(file.fileno()).st_size
-    while file.tell() + _FORMER_HEAD.size <= size:
-        length, check = _FORMER_HEAD.unpack(file.read(_FORMER_HEAD.size))
-        data = file.read(min(length, size))
-        if len(data) < length or crc32(data) != check:
-            file.seek(-len(data) - _FORMER_HEAD.size, os.SEEK_CUR)
-            return
-        if data:  # A torn tail filled with zeros reads as empty records.
-            yield data
-
-
-def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
-    """The end of the valid entries; `Misuse` if others follow, as the file is then damaged."""
-    size = os.fstat(file.fileno()).st_size
-    end = file.tell() if former else min(size, len(MAGIC))
-    if not former:
-        for entry in _sound_entries(file, size):
-            end = entry.end
+    begun = file.read(len(MAGIC)) == MAGIC
+    end = len(MAGIC) if begun else 0
+    for entry in _sound_entries(file, size) if begun else ():
+        end = entry.end
     file.seek(end)
-    if _has_sound_entry(file.read()):
+    if (size and not begun) or _has_sound_entry(file.read()):
         raise Misuse(
             f"stable file {path!r} is damaged at byte {end}, before records that may be valid:"
             " restore it from a copy, or join without stable= and without its records"
         )
-    return end if former or size >= len(MAGIC) else 0
+    return end
 
 
 def _has_sound_entry(data: bytes) -> bool:
-    """Whether a valid entry of any version follows an invalid one. True if the search takes too
-    long: better refused than truncated."""
+    """Whether a valid entry follows an invalid one. True if the search takes too long: better
+    refused than truncated."""
     rest, left = memoryview(data), SEARCHED_BYTES_MAX
-    for at in range(1, len(rest) - _FORMER_HEAD.size):
-        length, check = _FORMER_HEAD.unpack_from(rest, at)
-        start = at + _FORMER_HEAD.size
+    for at in range(1, len(rest) - _HEAD.size + 1):
+        length, check, kind = _HEAD.unpack_from(rest, at)
+        start = at + _HEAD.size
         left -= 1
-        if not 0 < length <= len(rest) - start:
+        if length > len(rest) - start or kind not in (_RECORD, _INCARNATION):
             continue
         left -= length
-        if left < 0 or crc32(rest[start : start + length]) == check:
+        if left < 0 or crc32(rest[start : start + length], _SEED + kind) == check:
             return True
-        kind = rest[start]
-        if kind in (_RECORD, _INCARNATION):
-            if crc32(rest[start + 1 : start + 1 + length], _SEED + kind) == check:
-                return True
     return left < 0
