@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse, check_option_names
-from unisono.model import Address, Resilient, Service, ServiceLevel, level_named
+from unisono.model import Address, Resilient, Service, ServiceLevel, level_named, level_text
 from unisono.net import addresses
 from unisono.net.addresses import Addresses
 from unisono.net.stream import SLOW, Slow
@@ -317,7 +317,7 @@ def _typed(key: str, value: Any) -> Any:
     if key in ("trace", "stable", "daemon") and isinstance(value, os.PathLike):
         return os.fspath(value)
     if key == "service" and isinstance(value, Service | Resilient):
-        return value.name.lower() if isinstance(value, Service) else f"resilient({value.k})"
+        return level_text(value)
     fits = {
         "int": isinstance(value, int) and not isinstance(value, bool),
         "float": isinstance(value, int | float) and not isinstance(value, bool),

@@ -77,6 +77,19 @@ def level_named(text: str) -> ServiceLevel | None:
     return Service.__members__.get(text.upper())
 
 
+def level_text(level: ServiceLevel) -> str:
+    """`safe`, `resilient(2)` or `resilient(majority)`, which `level_named` reads."""
+    if isinstance(level, Resilient):
+        names = {k: name for name, k in _NAMED.items()}
+        return f"resilient({names.get(level.k, level.k)})"
+    return level.name.lower()
+
+
+def is_ordered(level: ServiceLevel) -> bool:
+    """Whether all members deliver such messages in one order."""
+    return isinstance(level, Resilient) or level >= Service.AGREED
+
+
 class Message(NamedTuple):
     """A multicast message, as it is delivered."""
 

@@ -19,9 +19,18 @@ from hashlib import blake2b
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket, Misuse
-from unisono.fields import U32, U32_COUNT, U64, Rest, data, fixed, table
+from unisono.fields import U32, U32_COUNT, U64, Given, Rest, data, fixed, table
 from unisono.layout import decode, encode, field_of
-from unisono.model import Buffer, Member, Message, Resilient, Service, ServiceLevel, View
+from unisono.model import (
+    Buffer,
+    Member,
+    Message,
+    Resilient,
+    Service,
+    ServiceLevel,
+    View,
+    is_ordered,
+)
 
 MARK: Final = 0xF5
 """No UTF-8 text begins with this byte."""
@@ -46,44 +55,6 @@ class SinkRows(NamedTuple):
     epoch: int
 
 
-class RecallRequest(NamedTuple):
-    """A member requests messages at these offsets."""
-
-    recall_id: int
-    member: Member
-    first: int
-    last: int
-
-
-class RecallOffer(NamedTuple):
-    """A member answers with the offsets it has; `first` is 0 if none."""
-
-    recall_id: int
-    member: Member
-    first: int
-    last: int
-
-
-class RecallChoice(NamedTuple):
-    """The requester chooses this holder for these offsets."""
-
-    recall_id: int
-    member: Member
-    holder: str
-    first: int
-    last: int
-
-
-class RecallPart(NamedTuple):
-    """Recalled messages, for the requester."""
-
-    recall_id: int
-    messages: tuple[Message, ...]
-
-
-Control: TypeAlias = RecallRequest | RecallOffer | RecallChoice | RecallPart
-
-
 # -- on the wire, after MARK and the kind --------------------------------------------------------
 
 
@@ -95,23 +66,6 @@ class RowFields(NamedTuple):
     epoch: U64
     row: U64
     payload: Rest
-
-
-class RangeFields(NamedTuple):
-    """A `RecallRequest` or a `RecallOffer`."""
-
-    recall_id: U64
-    first: U64
-    last: U64
-
-
-class ChoiceFields(NamedTuple):
-    """A `RecallChoice`."""
-
-    recall_id: U64
-    holder: str
-    first: U64
-    last: U64
 
 
 def _load_level(code: int, k: int) -> ServiceLevel:
@@ -140,17 +94,60 @@ class PastMessage(NamedTuple):
     level: Annotated[ServiceLevel, _LEVEL]
     payload: Annotated[bytes, data(U32_COUNT, copied=True)]
 
+    @staticmethod
+    def of(message: Message) -> PastMessage:
+        sender, payload, number, view, offset, level = message
+        return PastMessage(sender, number, view, offset or NO_OFFSET, level, payload)
+
     def message(self) -> Message:
         sender, number, view, offset, level, payload = self
         return Message(sender, payload, number, view, offset, level)
 
 
-class PartFields(NamedTuple):
-    """A `RecallPart`."""
+class RecallRequest(NamedTuple):
+    """A member requests messages at these offsets."""
 
     recall_id: U64
+    member: Given[Member]
+    first: U64
+    last: U64
+
+
+class RecallOffer(NamedTuple):
+    """A member answers with the offsets it has; `first` is 0 if none."""
+
+    recall_id: U64
+    member: Given[Member]
+    first: U64
+    last: U64
+
+
+class RecallChoice(NamedTuple):
+    """The requester chooses this holder for these offsets."""
+
+    recall_id: U64
+    member: Given[Member]
+    holder: str
+    first: U64
+    last: U64
+
+
+class RecallPart(NamedTuple):
+    """Recalled messages, from their holder."""
+
+    recall_id: U64
+    member: Given[Member]
     messages: Annotated[tuple[PastMessage, ...], table(field_of(PastMessage), U32_COUNT)]
 
+
+Control: TypeAlias = RecallRequest | RecallOffer | RecallChoice | RecallPart
+CONTROLS: Final[dict[int, type[Control]]] = {
+    REQUEST: RecallRequest,
+    OFFER: RecallOffer,
+    CHOICE: RecallChoice,
+    PART: RecallPart,
+}
+_CODES: Final = {record: bytes((MARK, code)) for code, record in CONTROLS.items()}
 
 WriterRow: TypeAlias = tuple[str, U32, U64, U64]
 """Query, partition, last epoch and row."""
@@ -247,24 +244,14 @@ class ReplayHistory:
 
     def _marked(self, message: Message, body: memoryview) -> bytes | Control | None:
         """The payload after the mark; or a message of a recall; or None if it is dropped."""
-        kind = message.payload[1:2]
-        if kind == bytes((PLAIN,)):
+        kind = message.payload[1] if len(message.payload) > 1 else None
+        if kind == PLAIN:
             return bytes(body)
-        if kind == bytes((ROW,)):
+        if kind == ROW:
             return self._row(decode(RowFields, body))
-        if kind in (bytes((REQUEST,)), bytes((OFFER,))):
-            recall_id, first, last = decode(RangeFields, body)
-            is_request = kind == bytes((REQUEST,))
-            return (RecallRequest if is_request else RecallOffer)(
-                recall_id, message.sender, first, last
-            )
-        if kind == bytes((CHOICE,)):
-            recall_id, holder, first, last = decode(ChoiceFields, body)
-            return RecallChoice(recall_id, message.sender, holder, first, last)
-        if kind == bytes((PART,)):
-            recall_id, past = decode(PartFields, body)
-            return RecallPart(recall_id, tuple(each.message() for each in past))
-        raise BadPacket("malformed")
+        if kind not in CONTROLS:
+            raise BadPacket("malformed")
+        return decode(CONTROLS[kind], body, message.sender)
 
     def _row(self, fields: RowFields) -> bytes | None:
         query, partition, epoch, row, payload = fields
@@ -334,11 +321,6 @@ class ReplayHistory:
         self._writers = {(query, partition): (epoch, row) for query, partition, epoch, row in rows}
 
 
-def is_ordered(service: ServiceLevel) -> bool:
-    """Whether all members deliver such messages in one order."""
-    return isinstance(service, Resilient) or service >= Service.AGREED
-
-
 # -- payloads ------------------------------------------------------------------------------------
 
 
@@ -370,24 +352,9 @@ def rows(source: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]
     ]
 
 
-def request(number: int, first: int, last: int) -> bytes:
-    return bytes((MARK, REQUEST)) + encode(RangeFields(number, first, last))
-
-
-def offer(number: int, first: int, last: int) -> bytes:
-    return bytes((MARK, OFFER)) + encode(RangeFields(number, first, last))
-
-
-def choice(number: int, holder: str, first: int, last: int) -> bytes:
-    return bytes((MARK, CHOICE)) + encode(ChoiceFields(number, holder, first, last))
-
-
-def part(number: int, messages: list[Message]) -> bytes:
-    past = tuple(
-        PastMessage(m.sender, m.number, m.view, m.seq or NO_OFFSET, m.service, m.payload)
-        for m in messages
-    )
-    return bytes((MARK, PART)) + encode(PartFields(number, past))
+def control(record: Control) -> bytes:
+    """A message of a recall."""
+    return _CODES[type(record)] + encode(record)
 
 
 def stripped(message: Message) -> Message:

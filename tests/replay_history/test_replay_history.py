@@ -12,6 +12,7 @@ from unisono.model import Address, Member, Message, Resilient, Service, View
 from unisono.replay_history import (
     MARK,
     WRITERS_COUNT_MAX,
+    PastMessage,
     RecallChoice,
     RecallOffer,
     RecallPart,
@@ -147,16 +148,18 @@ def test_only_so_many_writers_are_known() -> None:
 
 def test_what_members_tell_each_other() -> None:
     one = begun()
-    assert one.deliver(said(replay_history.request(5, 2, 9))) == RecallRequest(5, A, 2, 9)
-    assert one.deliver(said(replay_history.offer(5, 3, 8))) == RecallOffer(5, A, 3, 8)
-    assert one.deliver(said(replay_history.choice(5, "b#8", 3, 8))) == RecallChoice(
-        5, A, "b#8", 3, 8
-    )
-    past = [
+    past = (
         Message(B, b"x" * 5, 3, "v", 4, Service.SAFE),
         Message(A, b"", 4, "", 5, Resilient(Resilient.ALL)),
-    ]
-    assert one.deliver(said(replay_history.part(5, past))) == RecallPart(5, tuple(past))
+    )
+    for record in (
+        RecallRequest(5, A, 2, 9),
+        RecallOffer(5, A, 3, 8),
+        RecallChoice(5, A, "b#8", 3, 8),
+        RecallPart(5, A, tuple(map(PastMessage.of, past))),
+    ):
+        assert one.deliver(said(replay_history.control(record))) == record
+    assert tuple(each.message() for each in record.messages) == past
     assert one.offset == 0
 
 

@@ -6,18 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from examples.bank import Accounts
 from unisono.model import Message, Service, ServiceLevel, View
-from unisono.services.commit import (
-    Begun,
-    CommitRequest,
-    Committed,
-    Decided,
-    Duty,
-    Outcome,
-    Prepare,
-    Replica,
-    SendMessage,
-    encoded,
-)
+from unisono.services.commit.messages import CommitRequest, encoded
+from unisono.services.commit.replica import Duty, Prepare, Replica, SendMessage
+from unisono.services.commit.table import Begun, Committed, Decided, Outcome
 from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 
 COINS = 100

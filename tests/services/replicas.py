@@ -10,21 +10,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from unisono.model import Address, Member, Message, View
-from unisono.services.commit import (
-    Action,
-    ActionLimits,
-    CommitRequest,
-    Committed,
-    Decided,
-    Duty,
-    Last,
-    Outcome,
-    Participant,
-    Prepare,
-    Replica,
-    SendMessage,
-    encoded,
-)
+from unisono.services.commit.messages import CommitRequest, encoded
+from unisono.services.commit.participant import Participant
+from unisono.services.commit.replica import Duty, Prepare, Replica, SendMessage
+from unisono.services.commit.table import Action, ActionLimits, Committed, Decided, Last, Outcome
 
 Item = Message | View
 

@@ -10,16 +10,9 @@ import pytest
 
 from tests.services.banking import BANK, Teller, judge
 from unisono.model import Member, ServiceLevel, View
-from unisono.services.commit import (
-    Aborted,
-    Committed,
-    Duty,
-    Notice,
-    Replica,
-    Table,
-    Vote,
-)
-from unisono.services.commit.table import Step
+from unisono.services.commit.messages import Notice, Vote
+from unisono.services.commit.replica import Duty, Replica
+from unisono.services.commit.table import Aborted, Committed, Step, Table
 from unisono.sim import FaultEvent, Plan, Weather, campaign, run
 from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 from unisono.sim.campaign import Summary

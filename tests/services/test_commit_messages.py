@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.services.commit import BadCommitMessage, CommitRequest, Notice, Vote, encoded, read
-from unisono.services.commit.messages import MARK, OPERATIONS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from unisono.services.commit.messages import (
+    MARK,
+    OPERATIONS_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    BadCommitMessage,
+    CommitRequest,
+    Notice,
+    Vote,
+    encoded,
+    read,
+)
 
 NAMES = st.text("abcXYZ019._@+-", min_size=1, max_size=64)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=96)

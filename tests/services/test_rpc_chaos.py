@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from unisono.model import Member, Message, Service, ServiceLevel, View
-from unisono.services.calls import Answering, Answers, CallTable, OpenCall, RpcLimits
+from unisono.services.calls.answering import Answering
+from unisono.services.calls.limits import RpcLimits
 from unisono.services.calls.messages import (
     AnswerRecord,
     CallHead,
@@ -20,6 +21,8 @@ from unisono.services.calls.messages import (
     probe_payload,
     unescaped,
 )
+from unisono.services.calls.result import Answers
+from unisono.services.calls.table import CallTable, OpenCall
 from unisono.sim import Plan, run
 from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from unisono.errors import BadPacket, Misuse
 from unisono.model import Address, Member, View
-from unisono.services.calls import Answering, Answers, CallTable, Reason, ReplySender, RpcLimits
+from unisono.services.calls.answering import Answering
+from unisono.services.calls.limits import RpcLimits
 from unisono.services.calls.messages import (
     DATAGRAM_BYTES_MAX,
     MARK,
@@ -34,6 +35,9 @@ from unisono.services.calls.messages import (
     read_failure,
     unescaped,
 )
+from unisono.services.calls.reply_sender import ReplySender
+from unisono.services.calls.result import Answers, Reason
+from unisono.services.calls.table import CallTable
 
 A = Member("a", Address("10.0.0.1", 4000), 1)
 B = Member("b", Address("10.0.0.2", 4000), 2)

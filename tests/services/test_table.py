@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from tests.services.replicas import Order, someone, view_of
 from unisono.errors import Misuse
 from unisono.model import Member, Message, View
-from unisono.services.commit import (
-    Aborted,
-    ActionLimits,
-    Begun,
+from unisono.services.commit.messages import (
+    CommitMessage,
     CommitRequest,
-    Committed,
-    Decided,
-    Duty,
     Notice,
-    Participant,
-    Replica,
-    Requested,
-    SendMessage,
-    Table,
     Vote,
     encoded,
     read,
 )
-from unisono.services.commit.messages import CommitMessage
-from unisono.services.commit.table import Step
+from unisono.services.commit.participant import Participant
+from unisono.services.commit.replica import Duty, Replica, SendMessage
+from unisono.services.commit.table import (
+    Aborted,
+    ActionLimits,
+    Begun,
+    Committed,
+    Decided,
+    Requested,
+    Step,
+    Table,
+)
 
 NAMES = "abcd"
 A, B, C = map(someone, "abc")

@@ -154,15 +154,18 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     "record.lock": lambda: records.lock(3, LockFrame(9, 7, True, False)),
     "record.lost": lambda: records.daemon_lost(A, 17),
     "snapshot": snapshot,
-    "recall.ask": lambda: history.request(1, 2, 3),
-    "recall.have": lambda: history.offer(1, 2, 3),
-    "recall.want": lambda: history.choice(1, "b", 2, 3),
-    "recall.fill": lambda: history.part(
-        1,
-        [
-            Message(A, b"p", 3, "v", 4, Resilient(-2)),
-            Message(B, b"", 3, "v", None, Service.SAFE),
-        ],
+    "recall.ask": lambda: history.control(history.RecallRequest(1, A, 2, 3)),
+    "recall.have": lambda: history.control(history.RecallOffer(1, A, 2, 3)),
+    "recall.want": lambda: history.control(history.RecallChoice(1, A, "b", 2, 3)),
+    "recall.fill": lambda: history.control(
+        history.RecallPart(
+            1,
+            A,
+            (
+                history.PastMessage(A, 3, "v", 4, Resilient(-2), b"p"),
+                history.PastMessage(B, 3, "v", 0, Service.SAFE, b""),
+            ),
+        )
     ),
     "rows": lambda: b"".join(rows()),
     "history": kept_history,

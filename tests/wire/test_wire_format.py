@@ -140,9 +140,9 @@ def page() -> str:
                 "Payloads that begin with 0xF5 and the kind.",
                 [
                     ("1 row", history.RowFields),
-                    ("2 ask, 3 have", history.RangeFields),
-                    ("4 want", history.ChoiceFields),
-                    ("5 fill", history.PartFields),
+                    ("2 ask, 3 have", history.RecallRequest),
+                    ("4 want", history.RecallChoice),
+                    ("5 fill", history.RecallPart),
                     ("state", history.HistoryFields),
                 ],
             ),

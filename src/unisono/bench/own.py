@@ -14,7 +14,7 @@ from unisono.bench.hosts import LOOPBACK, Host, Hosts, free_ports
 from unisono.bench.system import Workload
 from unisono.config import PORT, default_service
 from unisono.errors import check_option_names
-from unisono.model import Service, level_named
+from unisono.model import Service, level_named, level_text
 from unisono.processes import Process, Processes, answers
 from unisono.protocols import ordered, spec
 
@@ -44,8 +44,7 @@ class UnisonoSystem:
 
     @property
     def default_service(self) -> str:
-        level = default_service(self._spec)
-        return level.name.lower() if isinstance(level, Service) else str(level)
+        return level_text(default_service(self._spec))
 
     def missing(self) -> str:
         return ""

@@ -11,7 +11,7 @@ from unisono.client.frames import GROUPS_COUNT_MAX, WelcomeFrame
 from unisono.config import NAME, Config
 from unisono.core import Core, CoreConfig
 from unisono.errors import Misuse
-from unisono.model import Resilient, Service, ServiceLevel
+from unisono.model import Resilient, Service, ServiceLevel, level_text
 from unisono.spec import ProtocolSpec
 
 OWN: Final = frozenset(
@@ -65,9 +65,9 @@ class ServedProtocol:
         elif level in self.spec.services:
             return level
         levels = ", ".join(each.name.lower() for each in self.spec.services)
-        name = level.name.lower() if isinstance(level, Service) else f"resilient({level.k})"
         raise Misuse(
-            f"the daemon's protocol {self.spec.name} does not offer {name}: it has {levels}"
+            f"the daemon's protocol {self.spec.name} does not offer {level_text(level)}:"
+            f" it has {levels}"
         )
 
 

@@ -45,7 +45,7 @@ from unisono.daemon.records import (
 from unisono.errors import BadPacket, Misuse
 from unisono.fields import U32_COUNT, U64, Bit, bounded, table
 from unisono.layout import decode, encode, field_of
-from unisono.model import Buffer, Change, ChangeKind, Member, Service, ServiceLevel, View
+from unisono.model import Buffer, Change, ChangeKind, Member, View, is_ordered
 from unisono.wire import tag_of
 
 SNAPSHOT_VERSION: Final = 4
@@ -77,15 +77,18 @@ class Client:
     member: Member
     group: str
     with_state: bool
-    encoded: bytes
-    """The member as a frame has it."""
+    ready: bool
+    """It has the group's state, or does not request it."""
     replayable: bool = False
     format: str = ""
-    ready: bool = True
-    """It has the group's state, or does not request it."""
-    giver: ClientKey | None = None
     requested_seq: int = 0
     """The sequence number of the state that it waits for."""
+    giver: ClientKey | None = None
+    encoded: bytes = b""
+    """The member as a frame has it."""
+
+    def __post_init__(self) -> None:
+        self.encoded = member_bytes(self.member)
 
 
 class SnapshotClient(NamedTuple):
@@ -186,7 +189,7 @@ class Registry:
                 return []
             sender = client.encoded
         seq = 0
-        if ordered(level):
+        if is_ordered(level):
             seq = self.seq + 1
             self.seq += sent.messages
         if len(groups) == 1:
@@ -209,9 +212,9 @@ class Registry:
         if not self.incarnation:
             self.incarnation = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
-        client = Client(key, member, joined.group, joined.with_state, member_bytes(member))
-        client.ready, client.replayable = not joined.with_state, joined.replayable
-        client.format = joined.format
+        with_state = joined.with_state
+        terms = (joined.replayable, joined.format)
+        client = Client(key, member, joined.group, with_state, not with_state, *terms)
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
         changes = (Change(ChangeKind.JOINED, (member,)),)
@@ -372,17 +375,7 @@ class Registry:
 
     def snapshot(self) -> bytes:
         clients = tuple(
-            SnapshotClient(
-                client.key,
-                client.member,
-                client.group,
-                client.with_state,
-                client.ready,
-                client.replayable,
-                client.format,
-                client.requested_seq,
-                client.giver,
-            )
+            SnapshotClient(*(getattr(client, name) for name in SnapshotClient._fields))
             for inside in self._groups.values()
             for client in inside.values()
         )
@@ -397,20 +390,8 @@ class Registry:
         _, incarnation, seq, *limits, clients, locks = decode(Snapshot, state)
         found = cls(me, RegistryLimits(*limits))
         found.incarnation, found.seq, found._locks = incarnation, seq, GroupLocks(locks)
-        for (
-            key,
-            member,
-            group,
-            with_state,
-            ready,
-            replayable,
-            format_,
-            requested_seq,
-            giver,
-        ) in clients:
-            client = Client(key, member, group, with_state, member_bytes(member), replayable)
-            client.format, client.ready = format_, ready
-            client.giver, client.requested_seq = giver, requested_seq
+        for each in clients:
+            client, key, group = Client(*each), each.key, each.group
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
         for group, inside in found._groups.items():
             found._here[group] = tuple(key.number for key in inside if key.daemon == me)
@@ -422,8 +403,3 @@ def check_positive(bounds: Any) -> None:
         value = getattr(bounds, field.name)
         if not isinstance(value, int) or value <= 0:
             raise Misuse(f"{field.name}={value!r}: give a whole number above 0")
-
-
-def ordered(level: ServiceLevel) -> bool:
-    """Whether messages of this level are in the total order."""
-    return not isinstance(level, Service) or level >= Service.AGREED

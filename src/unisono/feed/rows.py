@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unisono.feed.untrusted_arrow import BadRows, read_batch
-from unisono.model import Address, Member, Message, Service, ServiceLevel, View, level_named
+from unisono.model import Address, Member, Message, Service, View, level_named, level_text
 
 MESSAGE, VIEW, GAP = "message", "view", "gap"
 SCHEMA: Final = pa.schema(
@@ -67,7 +67,7 @@ def messages_rows(
             pa.array([sender[2] for sender in senders], pa.int64()),
             pa.array(numbers, pa.int64()),
             pa.array(views, pa.string()),
-            pa.array(map(service_text, services), pa.string()),
+            pa.array(map(level_text, services), pa.string()),
             pa.array(payloads, pa.binary()),
             pa.nulls(count, SCHEMA.field("members").type),
             no_text,
@@ -103,10 +103,6 @@ def together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.concat_batches(batches)
-
-
-def service_text(level: ServiceLevel) -> str:
-    return level.name.lower() if isinstance(level, Service) else f"resilient({level.k})"
 
 
 # -- bytes ----------------------------------------------------------------------------------------

@@ -12,17 +12,18 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from unisono import replay_history as framing
 from unisono.errors import Forgotten, Misuse, UnisonoError
 from unisono.model import Member, Message, Service, ServiceLevel, View
 from unisono.replay_history import (
     PART_BYTES,
     Control,
+    PastMessage,
     RecallChoice,
     RecallOffer,
     RecallPart,
     RecallRequest,
     ReplayHistory,
+    control,
 )
 
 ANSWER_S: Final = 2.0
@@ -104,13 +105,12 @@ class Recalls:
         number = int.from_bytes(os.urandom(8), "big")
         recall = self._recalls[number] = _Recall(first, last)
         try:
-            await self._multicast(framing.request(number, first, last))
+            await self._multicast(control(RecallRequest(number, self._me(), first, last)))
             await self._answered(recall)
             found = self._best(recall)
             recall.holder = found.member
-            await self._multicast(
-                framing.choice(number, str(found.member), found.first, found.last)
-            )
+            holder, first, last = str(found.member), found.first, found.last
+            await self._multicast(control(RecallChoice(number, self._me(), holder, first, last)))
             at = found.first
             while at <= found.last:
                 messages = await self._part(recall)
@@ -163,24 +163,24 @@ class Recalls:
 
     # -- answering ----------------------------------------------------------------------------
 
-    def deliver(self, control: Control) -> None:
+    def deliver(self, event: Control) -> None:
         """A message of a recall, in its order in the stream."""
-        recall = self._recalls.get(control.recall_id)
-        if isinstance(control, RecallRequest):
-            if control.member != self._me():
-                self._start(self._answer(control))
-        elif isinstance(control, RecallChoice):
-            if control.holder == str(self._me()):
-                self._awaited[control.member] = control.recall_id
-                self._start(self._fill(control))
+        recall = self._recalls.get(event.recall_id)
+        if isinstance(event, RecallRequest):
+            if event.member != self._me():
+                self._start(self._answer(event))
+        elif isinstance(event, RecallChoice):
+            if event.holder == str(self._me()):
+                self._awaited[event.member] = event.recall_id
+                self._start(self._fill(event))
         elif recall is None:
             return
-        elif isinstance(control, RecallOffer):
-            recall.offers[control.member] = control
+        elif isinstance(event, RecallOffer):
+            recall.offers[event.member] = event
             recall.answered.set()
-        elif isinstance(control, RecallPart):
+        elif isinstance(event, RecallPart):
             try:
-                recall.parts.put_nowait(control.messages)
+                recall.parts.put_nowait(tuple(past.message() for past in event.messages))
             except asyncio.QueueFull:
                 recall.holder = None
 
@@ -205,7 +205,7 @@ class Recalls:
         first, last = max(first, request.first), min(last, request.last)
         if not first or first > last:
             first = last = 0
-        await self._multicast(framing.offer(request.recall_id, first, last))
+        await self._multicast(control(RecallOffer(request.recall_id, self._me(), first, last)))
 
     def _source(self, offset: int) -> tuple[Archive, int, int]:
         """Our own history or the archive, whichever begins at or nearer to the offset; its
@@ -234,7 +234,8 @@ class Recalls:
             for part in _parts(found, min(PART_BYTES, self._bytes_max())):
                 if not self._is_awaited(choice):
                     break
-                await self._multicast(framing.part(choice.recall_id, part))
+                past = tuple(map(PastMessage.of, part))
+                await self._multicast(control(RecallPart(choice.recall_id, self._me(), past)))
             at += len(found)
 
     def _is_awaited(self, choice: RecallChoice) -> bool:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from unisono import replay_history as framing
 from unisono.errors import Misuse
 from unisono.group.recall import Recalls
-from unisono.model import Member, Message, Service, ServiceLevel, View
+from unisono.model import Member, Message, ServiceLevel, View, is_ordered, level_text
 from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable, Unstable
-from unisono.replay_history import ReplayHistory, SinkRows, is_ordered
+from unisono.replay_history import ReplayHistory, SinkRows
 
 
 def check_ordered(level: ServiceLevel, protocol: str) -> None:
@@ -22,11 +22,11 @@ def check_ordered(level: ServiceLevel, protocol: str) -> None:
     if not is_ordered(level):
         from unisono.protocols import ordered
 
-        name = level.name.lower() if isinstance(level, Service) else str(level)
         *others, last = ordered()
         raise Misuse(
-            f"a replayable group needs a total order, which {protocol} with service={name} has"
-            f" not: use {', '.join(others)} or {last}, with agreed or safe"
+            f"a replayable group needs a total order, which {protocol} with"
+            f" service={level_text(level)} has not: use {', '.join(others)} or {last}, with agreed"
+            " or safe"
         )
 
 

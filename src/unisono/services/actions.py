@@ -21,24 +21,19 @@ import unisono
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Message, Service, View
-from unisono.services.commit import (
+from unisono.services.commit.messages import CommitRequest, checked, encoded
+from unisono.services.commit.participant import Participant
+from unisono.services.commit.replica import Duty, Prepare, Replica, SendMessage
+from unisono.services.commit.table import (
     Aborted,
     Action,
     ActionLimits,
     Begun,
-    CommitRequest,
     Committed,
     Decided,
-    Duty,
     Last,
     Outcome,
-    Participant,
-    Prepare,
-    Replica,
-    SendMessage,
-    encoded,
 )
-from unisono.services.commit.messages import checked
 
 __all__ = [
     "Aborted",

@@ -12,17 +12,10 @@ from typing import Final
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group import Full, Group
 from unisono.model import Buffer, Member, Resilient, Service, ServiceLevel, level_named
-from unisono.services.calls import (
-    Answers,
-    CallInterrupted,
-    CallResult,
-    CallTable,
-    OpenCall,
-    RpcLimits,
-    TooFewAnswers,
-)
+from unisono.services.calls.limits import RpcLimits
 from unisono.services.calls.messages import CallHead, call_payload, probe_payload
-from unisono.services.calls.table import PROBE_US
+from unisono.services.calls.result import Answers, CallInterrupted, CallResult, TooFewAnswers
+from unisono.services.calls.table import PROBE_US, CallTable, OpenCall
 from unisono.services.replies import DaemonReplies, ReplyPath, now_us
 
 TIMEOUT_S: Final = 10.0

@@ -18,7 +18,7 @@ import unisono
 from unisono.errors import BadPacket, Misuse, TooLarge, UnisonoError
 from unisono.group import Group
 from unisono.model import Address, Member, Message, ServiceLevel
-from unisono.services.calls import CallFailure, CallTable, Reason, ReplySender, RpcLimits
+from unisono.services.calls.limits import RpcLimits
 from unisono.services.calls.messages import (
     AckPacket,
     AnswerPacket,
@@ -30,6 +30,9 @@ from unisono.services.calls.messages import (
     failure_record,
     read_datagram,
 )
+from unisono.services.calls.reply_sender import ReplySender
+from unisono.services.calls.result import CallFailure, Reason
+from unisono.services.calls.table import CallTable
 
 ACK_DELAY_S: Final = 0.005
 """Acknowledgments wait for others to the same member, but not as long as a retransmission."""

@@ -35,17 +35,8 @@ from unisono.model import (
     View,
 )
 from unisono.services.calling import TIMEOUT_S, RpcCaller, connect, ordered_level
-from unisono.services.calls import (
-    Answering,
-    Answers,
-    CallFailure,
-    CallInterrupted,
-    CallResult,
-    OpenCall,
-    Reason,
-    RpcLimits,
-    TooFewAnswers,
-)
+from unisono.services.calls.answering import Answering
+from unisono.services.calls.limits import RpcLimits
 from unisono.services.calls.messages import (
     MARK,
     AnswerRecord,
@@ -56,6 +47,15 @@ from unisono.services.calls.messages import (
     plain,
     unescaped,
 )
+from unisono.services.calls.result import (
+    Answers,
+    CallFailure,
+    CallInterrupted,
+    CallResult,
+    Reason,
+    TooFewAnswers,
+)
+from unisono.services.calls.table import OpenCall
 from unisono.services.replies import DaemonReplies, DatagramReplies, ReplyPath, now_us
 
 __all__ = [

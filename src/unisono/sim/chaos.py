@@ -218,18 +218,6 @@ def _rotate(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) 
     return [FaultEvent("rotate", roll.randrange(fault_us), fault_us, everyone, every_us=every_us)]
 
 
-def _isolate(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
-    return [
-        FaultEvent(
-            "isolate",
-            roll.randrange(fault_us),
-            _for_us(fault_us, roll),
-            (roll.randrange(plan.nodes),),
-        )
-        for _ in range(log_uniform(roll, 1, 4))
-    ]
-
-
 def _handover(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     """A majority goes on without the others; then most of it dies, and the rest is cut off, as the
     others come back: those that are then together are a majority, and have to remember."""
@@ -284,7 +272,9 @@ def _clock(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -
     return events
 
 
-def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]:
+def _one_each(
+    kind: str, most: int = 3
+) -> Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]:
     def draw(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
         return [
             FaultEvent(
@@ -293,7 +283,7 @@ def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], D
                 _for_us(fault_us, roll),
                 (roll.randrange(plan.nodes),),
             )
-            for _ in range(log_uniform(roll, 1, 3))
+            for _ in range(log_uniform(roll, 1, most))
         ]
 
     return draw
@@ -312,7 +302,7 @@ EVENTS: Final[dict[str, Callable[[Plan, int, ProtocolSpec | None, Random], Drawn
     "at_arrow": _at_arrow,
     "flap": _flap,
     "rotate": _rotate,
-    "isolate": _isolate,
+    "isolate": _one_each("isolate", 4),
     "handover": _handover,
     "request": _request,
     "clock": _clock,
