@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from unisono import config as configs
 from unisono.client.frames import (
@@ -28,17 +29,15 @@ from unisono.model import ServiceLevel
 log = logging.getLogger("unisono.daemon")
 
 
+@dataclass(eq=False)
 class Intake:
     """Checks the frames of clients and multicasts them in the ring."""
 
-    def __init__(
-        self, ring: Group, control: ServiceLevel, message_bytes_max: int, counts: Counter[str]
-    ) -> None:
-        """`control` is the service level of joins, leaves and states."""
-        self._ring = ring
-        self._control = control
-        self._message_bytes_max = message_bytes_max
-        self._counts = counts
+    _ring: Group
+    _control: ServiceLevel
+    """Of joins, leaves and states."""
+    _message_bytes_max: int
+    _counts: Counter[str]
 
     async def pump(self, session: ClientSession) -> None:
         """Multicast what the client sends, in its order, and at last that it is gone."""

@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
@@ -38,20 +39,16 @@ log = logging.getLogger("unisono.feed")
 Take = Callable[[str, int, int, int, list[bytes]], Awaitable[int]]
 
 
+@dataclass(eq=False)
 class Server:
     """Serves one log. `take` multicasts a writer's rows and returns when they are logged."""
 
-    def __init__(
-        self,
-        directory: str,
-        bounds: Callable[[], LogBounds],
-        status: Callable[[], dict[str, Any]],
-        take: Take,
-    ) -> None:
-        self._directory = directory
-        self._bounds = bounds
-        self._status = status
-        self._take = take
+    _directory: str
+    _bounds: Callable[[], LogBounds]
+    _status: Callable[[], dict[str, Any]]
+    _take: Take
+
+    def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "feed")
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -125,15 +122,15 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
 
+@dataclass(eq=False)
 class _Connection:
     """Answers the requests of one connection, one after the other."""
 
-    def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self._server = server
-        self._reader = reader
-        self._writer = writer
+    _server: Server
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    def __post_init__(self) -> None:
         self._log: LogReader | None = None
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Cause
@@ -28,24 +29,24 @@ REOPEN_COUNT_MAX: Final = 8
 log = logging.getLogger("unisono.group")
 
 
+@dataclass(eq=False)
 class Incarnations:
     """Opens a session; when it ends, opens another or ends the stream."""
 
-    def __init__(
-        self,
-        sessions: SessionFactory,
-        join_s: float,
-        leave_s: float,
-        rejoin_policy: RejoinPolicy,
-        send_buffer: SendBuffer,
-        handles: Handles,
-        requests: PendingRequests,
-        locks: Locks,
-        stream: Stream,
-        replay: Replay | None,
-        opened: Callable[[], None],
-    ) -> None:
-        """`opened` is called when a session has its identity; a `UnisonoError` from it is final."""
+    _sessions: SessionFactory
+    _join_s: float
+    _leave_s: float
+    _rejoin_policy: RejoinPolicy
+    _send_buffer: SendBuffer
+    _handles: Handles
+    _requests: PendingRequests
+    _locks: Locks
+    _stream: Stream
+    _replay: Replay | None
+    _on_opened: Callable[[], None]
+    """Called when a session has its identity; a `UnisonoError` from it is final."""
+
+    def __post_init__(self) -> None:
         self.session: Session | None = None
         """The current or the last one."""
         self.me: Member | None = None
@@ -54,32 +55,21 @@ class Incarnations:
         """Why the process is no longer in the group."""
         self.closed: str | None = None
         """Why nothing can be sent any more."""
-        self._sessions = sessions
-        self._join_s = join_s
-        self._leave_s = leave_s
-        self._rejoin_policy = rejoin_policy
-        self._send_buffer = send_buffer
-        self._handles = handles
-        self._requests = requests
-        self._locks = locks
-        self._stream = stream
-        self._replay = replay
-        self._on_opened = opened
         self._first_view: asyncio.Future[None] | None = None
         self._departed: asyncio.Future[None] | None = None
         self._rejoining: asyncio.Task[None] | None = None
         self._past: Counter[str] = Counter()
         """The counts of former sessions."""
         self._receive_path = DeliveryPath(
-            stream,
-            replay,
-            rejoin_policy,
-            handles,
-            requests,
-            locks,
+            self._stream,
+            self._replay,
+            self._rejoin_policy,
+            self._handles,
+            self._requests,
+            self._locks,
             self._opened,
             self._installed,
-            send_buffer.stepped,
+            self._send_buffer.stepped,
             self._session_ended,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from unisono.core import Answer
 from unisono.group.locks import Locks
@@ -15,37 +16,27 @@ from unisono.net.handle import Handles
 from unisono.net.stream import AdoptMark, Entry, Shed, Stable, Stream, Unstable
 
 
+@dataclass(eq=False)
 class DeliveryPath:
     """Takes the events of the current session. `Rejoined` and the group's state come before the
     first view of an incarnation."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        replay: Replay | None,
-        rejoin_policy: RejoinPolicy,
-        handles: Handles,
-        requests: PendingRequests,
-        locks: Locks,
-        opened: Callable[[Member], None],
-        installed: Callable[[View], None],
-        stepped: Callable[[], None],
-        ended: Callable[[str | None], None],
-    ) -> None:
-        self._stream = stream
-        self._replay = replay
-        self._rejoin_policy = rejoin_policy
-        self._outstanding = rejoin_policy.outstanding
-        self._handles = handles
-        self._requests = requests
-        self._locks = locks
+    _stream: Stream
+    _replay: Replay | None
+    _rejoin_policy: RejoinPolicy
+    _handles: Handles
+    _requests: PendingRequests
+    _locks: Locks
+    _opened: Callable[[Member], None]
+    _installed: Callable[[View], None]
+    stepped: Callable[[], None]
+    ended: Callable[[str | None], None]
+
+    def __post_init__(self) -> None:
+        self._outstanding = self._rejoin_policy.outstanding
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
         """The group's state, held until the first view."""
-        self._opened = opened
-        self._installed = installed
-        self.stepped = stepped
-        self.ended = ended
 
     def opened(self, me: Member) -> None:
         self._me, self._adopted = me, None

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from unisono.core import (
@@ -74,26 +75,21 @@ class Application(Protocol):
         """The core is finished: departed cleanly, or stopped for this reason."""
 
 
+@dataclass(eq=False)
 class Driver:
     """Runs one core on one endpoint. Finished when the core departs or fails, or when closed."""
 
-    def __init__(
-        self,
-        core: Core,
-        endpoint: Endpoint,
-        application: Application,
-        persist: Callable[[bytes], None] | None = None,
-        checkpoint: Callable[[bytes], None] | None = None,
-    ) -> None:
-        self.core = core
-        self.endpoint = endpoint
+    core: Core
+    endpoint: Endpoint
+    _application: Application
+    _persist: Callable[[bytes], None] | None = None
+    _checkpoint: Callable[[bytes], None] | None = None
+
+    def __post_init__(self) -> None:
         self.finished = False
-        self._application = application
-        self._persist = persist
-        self._checkpoint = checkpoint
         self._loop = asyncio.get_running_loop()
         self._timers = Timers()
-        self._lateness = Lateness(endpoint.counts)
+        self._lateness = Lateness(self.endpoint.counts)
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
         self._events: deque[Event] = deque()

@@ -193,26 +193,19 @@ class MessageChunk:
         return taken
 
 
+@dataclass(eq=False)
 class Stream:
     """A queue with one writer, the driver, and one reader, the application."""
 
-    def __init__(
-        self,
-        slow: Slow,
-        queue_count_max: int,
-        queue_bytes_max: int,
-        congested: Callable[[bool], None],
-        overflowed: Callable[[str], None],
-        snapshot: Callable[[], bytes] | None = None,
-        restore: Callable[[bytes], None] | None = None,
-    ) -> None:
-        self._slow = slow
-        self._count_max = queue_count_max
-        self._bytes_max = queue_bytes_max
-        self._congested = congested
-        self._overflowed = overflowed
-        self._snapshot = snapshot
-        self._restore = restore
+    _slow: Slow
+    _count_max: int
+    _bytes_max: int
+    _congested: Callable[[bool], None]
+    _overflowed: Callable[[str], None]
+    _snapshot: Callable[[], bytes] | None = None
+    _restore: Callable[[bytes], None] | None = None
+
+    def __post_init__(self) -> None:
         self._queue: deque[Entry | MessageChunk] = deque()
         self._count = 0
         self._bytes = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect, Send
@@ -35,34 +36,23 @@ ROSTER_COUNT_MAX: Final = 2
 """Times `members_count_max`: members, and failed ones not yet settled by all."""
 
 
+@dataclass(eq=False)
 class Sponsor:
     """Answers requests to join."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        roster: Roster,
-        codec: PacketCodec,
-        send_queue: SendQueue,
-        views: Views,
-        failures: Failures,
-        merging: Merging,
-        transfer: StateTransfer,
-        clock: CoreClock,
-        packet_bytes_max: int,
-        with_state: bool,
-    ) -> None:
-        self._parameters = parameters
-        self._roster = roster
-        self._codec = codec
-        self._send_queue = send_queue
-        self._views = views
-        self._failures = failures
-        self._merging = merging
-        self._transfer = transfer
-        self._clock = clock
-        self._packet_bytes = packet_bytes_max
-        self._with_state = with_state
+    _parameters: Parameters
+    _roster: Roster
+    _codec: PacketCodec
+    _send_queue: SendQueue
+    _views: Views
+    _failures: Failures
+    _merging: Merging
+    _transfer: StateTransfer
+    _clock: CoreClock
+    _packet_bytes: int
+    _with_state: bool
+
+    def __post_init__(self) -> None:
         self._welcomes: dict[int, list[bytes]] = {}
         """By joiner, the packets of its welcome, until its first packet comes."""
 

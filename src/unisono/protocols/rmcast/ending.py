@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.core import Cause, Depart, Disarm, Effect, Event, Expired, Fail, Leave, Send
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
@@ -10,13 +12,13 @@ from unisono.protocols.rmcast.roster import Roster
 from unisono.protocols.rmcast.states import Timer
 
 
+@dataclass(eq=False)
 class Ending:
     """Departs or fails."""
 
-    def __init__(self, roster: Roster, builder: PacketBuilder, failures: Failures) -> None:
-        self._roster = roster
-        self._builder = builder
-        self._failures = failures
+    _roster: Roster
+    _builder: PacketBuilder
+    _failures: Failures
 
     def depart(self, event: Event, out: list[Effect]) -> None:
         self._end(LEFT, Depart(), out)

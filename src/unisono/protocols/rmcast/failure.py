@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Cause, Effect, Unreachable
@@ -24,17 +25,19 @@ QUIET_BEATS: Final = 3
 """A peer that sent no packet for this many heartbeats is probed."""
 
 
+@dataclass(eq=False)
 class Failures:
     """Suspects members for their silence and by the reports of others, this member included."""
 
-    def __init__(
-        self, parameters: Parameters, roster: Roster, ordering: Ordering, clock: CoreClock
-    ) -> None:
-        self._clock = clock
-        self._parameters = parameters
-        self._roster = roster
-        self._ordering = ordering
-        self._silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
+    _parameters: Parameters
+    _roster: Roster
+    _ordering: Ordering
+    _clock: CoreClock
+
+    def __post_init__(self) -> None:
+        self._silence: Detector[int] = Detector(
+            self._parameters.detect_us, self._parameters.beat_us
+        )
         self._looked_us = 0
         self._gone: set[int] = set()
         """Members whose last header reports that they have left."""

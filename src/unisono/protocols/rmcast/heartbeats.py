@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from unisono.core import Arm, Effect, Expired, Probe, Send
 from unisono.model import Address
@@ -17,29 +18,22 @@ from unisono.protocols.rmcast.send_queue import REPORT_BYTES
 from unisono.protocols.rmcast.states import Timer
 
 
+@dataclass(eq=False)
 class Heartbeats:
     """Heartbeats, probes and early reports."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        roster: Roster,
-        builder: PacketBuilder,
-        failures: Failures,
-        repair: Repair,
-        clock: CoreClock,
-        withholds: Callable[[], bool],
-        ticks: Sequence[Callable[[list[Effect]], None]],
-    ) -> None:
-        """`withholds`: nothing can be delivered for now. `ticks` are called once a heartbeat."""
-        self._parameters = parameters
-        self._roster = roster
-        self._builder = builder
-        self._failures = failures
-        self._repair = repair
-        self._clock = clock
-        self._withholds = withholds
-        self._ticks = ticks
+    _parameters: Parameters
+    _roster: Roster
+    _builder: PacketBuilder
+    _failures: Failures
+    _repair: Repair
+    _clock: CoreClock
+    _withholds: Callable[[], bool]
+    """Whether nothing can be delivered for now."""
+    _ticks: Sequence[Callable[[list[Effect]], None]]
+    """Called once a heartbeat."""
+
+    def __post_init__(self) -> None:
         self._probing = False
 
     def beat(self, event: Expired, out: list[Effect]) -> None:
