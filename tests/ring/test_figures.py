@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +26,8 @@ from tests.ring.theatre import (
     step,
     turn,
 )
-from tests.scenarios.stage import Stage
-from unisono.core import Core, CoreConfig, Expired, Multicast
+from tests.scenarios.walking import in_runs, in_scenarios
+from unisono.core import Expired, Multicast
 from unisono.fsa import Figure, unwalked
 from unisono.layout import encode
 from unisono.model import Address, Member, Service
@@ -46,9 +44,7 @@ from unisono.protocols.ring.packets import (
     code_of,
 )
 from unisono.sim.plan import Plan
-from unisono.sim.run import run
-
-SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios" / "ring").glob("*.txt"))
+from unisono.spec import ProtocolSpec
 
 PAPERS_EVENTS = """MEMBER_JOIN FAST_ACK REF_INV_BC RESUME RESUME_RQU RSP_POS RSP_NEG NEWTR_ACK
     ABORT_BC_RQU COORD_RQU TS_ALIVE_RQU TS_ALIVE_RSP NEWTR_BC RB_DATA_RQU DATA_BC_RQU TOKEN_BC
@@ -343,38 +339,20 @@ def test_an_arrow_that_runs_seldom_take_is_there_and_taken(arrow: str) -> None:
 # -- walked -------------------------------------------------------------------------------------
 
 
-def walked_in_chaos(seeds: Iterable[int]) -> list[Mapping[str, int]]:
-    """What the members of simulated runs walked. Their cores are asked: a trace would be slow."""
-    lives: list[Core] = []
-
-    def make(setting: CoreConfig) -> Core:
-        lives.append(spec("ring").make(setting))
-        return lives[-1]
-
-    ring = replace(spec("ring"), make=make)
-    for seed in seeds:
+def faulty(ring: ProtocolSpec) -> Iterator[Plan]:
+    for seed in (*range(5_000, 5_030), 5_100, 5_144):
         options = {"sites": 0} if seed % 3 == 0 else {}
-        plan = Plan(
+        yield Plan(
             protocol="ring", spec=ring, nodes=3 + seed % 6, seed=seed, messages=40,
             faults=("mild", "partition")[seed % 2], options=options,
         )  # fmt: skip
-        run(plan)
-    for seed in range(8):
-        run(heavy(seed, ring))
-    return [life.transition_counts() for life in lives]
+    yield from (heavy(seed, ring) for seed in range(8))
 
 
 @pytest.mark.slow
 def test_stories_and_chaos_walk_every_arrow_that_does_something() -> None:
     """Discarding apart: an arrow that is never taken has never been tried."""
-    walks = walked_in_chaos((*range(5_000, 5_030), 5_100, 5_144))
-    for path in SCENARIOS:
-        stage = Stage()
-        for block in path.read_text().split("\n\n"):
-            stage.obey(block.split("----")[0])
-        walks += [
-            life.transition_counts() for actor in stage.actors.values() for life in actor.lives
-        ]
+    walks = in_runs("ring", faulty) + in_scenarios("ring")
     seen = {name for walk in walks for name, count in walk.items() if count} | RARE.keys()
     # Most rows of Receive are for both of its states at work: one walk tries the row.
     seen |= {name.replace("NORMAL", "RESEND") for name in seen if name.startswith("receive: ")}
@@ -392,14 +370,6 @@ def test_only_arrows_of_the_figures_are_excused() -> None:
     assert UNWALKED.keys() <= known
     assert RARE.keys() <= known
     assert unwalked(figures.SEND, []) == figures.SEND.names()
-
-
-def test_the_same_plan_gives_the_same_run() -> None:
-    plan = Plan(protocol="ring", nodes=4, seed=11, faults="mild", messages=60)
-    first, second = run(plan), run(plan)
-    assert first.history is not None
-    assert second.history is not None
-    assert first.history.rows == second.history.rows
 
 
 def test_the_arrow_by_which_turns_are_counted_is_of_the_send_machine() -> None:

@@ -236,7 +236,7 @@ def test_a_life_with_a_lower_number_is_told_so_while_the_oldest_is_dead() -> Non
     stage = Stage()
     stage.obey("start rmcast a b\nnumber a 5\njoin a\nadvance 800ms\njoin b\nadvance 500ms")
     said = stage.obey("crash a\nnumber a 4\njoin a\nadvance 200ms")
-    assert "a later life of a is known" in said
+    assert "a later incarnation of a is known" in said
 
 
 def test_a_member_announces_its_component_only_when_the_sponsor_is_known_to_be_quiet() -> None:

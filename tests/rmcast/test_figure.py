@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.walking import in_runs, in_scenarios
 from unisono.fsa import unwalked
 from unisono.protocols.rmcast.figure import FIGURE
 from unisono.sim.plan import Plan
-from unisono.sim.run import run
-
-SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios" / "rmcast").glob("*.txt"))
 
 
 def test_every_event_is_decided_in_every_state() -> None:
@@ -33,26 +31,8 @@ def test_the_readme_shows_the_figure_as_it_is(rewrite: bool) -> None:
 @pytest.mark.slow
 def test_stories_and_chaos_walk_every_arrow_that_does_something() -> None:
     """Discarding and impossibility apart: an arrow that is never taken has never been tried."""
-    walks = []
-    for seed in range(24):
-        plan = Plan(protocol="rmcast", nodes=5, seed=seed, faults="mild", detail=True)
-        outcome = run(plan)
-        assert outcome.history is not None
-        walks.append({r.detail: 1 for r in outcome.history.rows if r.kind == "arrow" and r.detail})
-    for path in SCENARIOS:
-        stage = Stage()
-        for block in path.read_text().split("\n\n"):
-            stage.obey(block.split("----")[0])
-        walks += [
-            life.transition_counts() for actor in stage.actors.values() for life in actor.lives
-        ]
+    plans = [Plan(protocol="rmcast", nodes=5, seed=seed, faults="mild") for seed in range(24)]
+    walks = in_runs("rmcast", lambda spec: (replace(each, spec=spec) for each in plans))
+    walks += in_scenarios("rmcast")
     untried = [n for n in unwalked(FIGURE, walks) if "/stay" not in n and "/impossible" not in n]
     assert untried == []
-
-
-def test_the_same_plan_gives_the_same_run() -> None:
-    plan = Plan(protocol="rmcast", nodes=4, seed=11, faults="mild", messages=60)
-    first, second = run(plan), run(plan)
-    assert first.history is not None
-    assert second.history is not None
-    assert first.history.rows == second.history.rows

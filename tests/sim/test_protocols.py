@@ -38,6 +38,15 @@ def test_what_is_drawn_of_the_options_exists(protocol: str) -> None:
         assert all(varied.values()), "an option that is varied has something to choose from"
 
 
+@pytest.mark.parametrize("protocol", sorted(specs()))
+def test_the_same_plan_gives_the_same_run(protocol: str) -> None:
+    plan = Plan(protocol=protocol, nodes=4, seed=11, faults="mild", messages=60)
+    first, second = run(plan), run(plan)
+    assert first.history is not None
+    assert second.history is not None
+    assert first.history.rows == second.history.rows
+
+
 def test_chaos_tears_what_a_protocol_writes() -> None:
     """The ring only ever writes checkpoints."""
     torn = 0

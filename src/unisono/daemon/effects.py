@@ -9,7 +9,7 @@ from unisono.model import Buffer, View
 
 
 class DeliverBundle(NamedTuple):
-    """Hand this bundle to these clients."""
+    """Deliver this bundle to these clients."""
 
     to: tuple[int, ...]
     sender: bytes
@@ -22,7 +22,7 @@ class DeliverBundle(NamedTuple):
 
 
 class InstallView(NamedTuple):
-    """Put the view into the streams of these clients; who is new among them needs all of it."""
+    """Put the view into the streams of these clients; those that are new get all of it."""
 
     to: tuple[int, ...]
     view: View
@@ -30,41 +30,41 @@ class InstallView(NamedTuple):
 
 
 class CaptureState(NamedTuple):
-    """This client is to give its state as it is here."""
+    """Request this client's state as of here."""
 
     giver: int
     key: bytes
 
 
 class HoldBack(NamedTuple):
-    """Hold back what comes for this client, from here on, until its state is there. What was held
+    """Hold back deliveries to this client from here on, until its state has come. What was held
     before will be in that state."""
 
     number: int
 
 
 class AdoptState(NamedTuple):
-    """The state is there: it goes before what was held back."""
+    """The state has come: deliver it before what was held back."""
 
     number: int
     state: Buffer
 
 
 class Release(NamedTuple):
-    """Nobody is left to give the state: what was held back is all there is."""
+    """No client is left that has the state: deliver what was held back."""
 
     number: int
 
 
 class Disconnect(NamedTuple):
-    """The client is not in a group, or not any more: it is told why."""
+    """The client is not, or no longer, in a group: report the reason to it."""
 
     number: int
     reason: str
 
 
 class Parted(NamedTuple):
-    """The client is out, as it asked."""
+    """The client has left, as it requested."""
 
     number: int
 

@@ -78,7 +78,7 @@ def _of_life(
 
 
 def one_lock_holder(history: History) -> Iterator[Finding]:
-    """A lock has at most one holder in the order.
+    """A lock has at most one holder at any point of the order.
 
     Each life reads its views in order; a life that comes later knows what the other lives with its
     first view knew. A lock is held from `lock_granted N A` until `lock_released N A`.

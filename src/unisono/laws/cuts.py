@@ -16,7 +16,7 @@ RELIABLE = LEVELS["reliable"]
 
 
 def cut(history: History) -> Iterator[Finding]:
-    """Who comes is spared no message that the others had not delivered before it came.
+    """A joiner misses no message that the others had not delivered before it joined.
 
     Let a view V of life q say in its cut that the messages of sender s up to N were before their
     time, let *had* be the largest number of s that q delivered before V, and n the largest number

@@ -25,7 +25,7 @@ RELIABLE = LEVELS["reliable"]
 
 
 def no_creation(history: History) -> Iterator[Finding]:
-    """What is delivered was sent, just so, and not before the receiver's time.
+    """A delivered message was sent, unchanged, and does not precede the receiver's cut.
 
     A delivery of message m of sender life s at life q breaks the law when
     - `never sent`: s has rows in the history but no send row of m; unless s vanished and m's number
@@ -79,7 +79,7 @@ def _forms_heard(
 
 
 def no_duplication(history: History) -> Iterator[Finding]:
-    """A life delivers a message, by its sender and number, at most once."""
+    """A message, identified by sender and number, is delivered at most once by an incarnation."""
     for key, trace in history.lives.items():
         for message, count in Counter(trace.messages).items():
             if count > 1:
@@ -87,7 +87,7 @@ def no_duplication(history: History) -> Iterator[Finding]:
 
 
 def validity(history: History) -> Iterator[Finding]:
-    """A correct life (inside; alive, or cleanly left) delivers every reliable message it sent."""
+    """A correct member (inside; alive, or cleanly left) delivers every reliable message it sent."""
     for trace in history.lives.values():
         if trace.correct:
             for row in trace.sends:
@@ -96,7 +96,7 @@ def validity(history: History) -> Iterator[Finding]:
 
 
 def agreement(history: History) -> Iterator[Finding]:
-    """What one correct life delivers, every correct companion delivers.
+    """What one correct member delivers, every correct member that stays with it delivers.
 
     Let p and q be correct lives. q may owe a message when a view of q has its sender or names it in
     its cut, unless such a cut says that it was before their time together: its number is not above
@@ -187,7 +187,7 @@ def _parting(p: IncarnationTrace, q: IncarnationTrace) -> int | None:
 
 
 def safe(history: History) -> Iterator[Finding]:
-    """A safe message that anyone delivers, even one that fails right after, all deliver.
+    """A safe message that any member delivers, even one that then fails, all deliver.
 
     Let any life p deliver a safe message m while its last view before, regular or transitional, is
     v (of p's own rows). Each correct life q among v's members that may owe m (see `agreement`)
@@ -214,7 +214,7 @@ def safe(history: History) -> Iterator[Finding]:
 
 
 def progress(history: History) -> Iterator[Finding]:
-    """After all has healed, the group goes on.
+    """After all faults have healed, the group makes progress.
 
     - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
       life that is alive and inside, unless it was before that life's time (see `agreement`).

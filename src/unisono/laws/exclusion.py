@@ -152,7 +152,7 @@ def _excluded(trace: IncarnationTrace) -> bool:
 
 
 def exclusion(history: History) -> Iterator[Finding]:
-    """Nobody is left out where nothing ailed anybody.
+    """No member is excluded while no fault affects any member.
 
     Asked only of a history that tells its faults (rows of kind `fault`), by its one clock. A life q
     is left out when a life p has a view without q right after one with q, and q has not ended; or
@@ -174,7 +174,7 @@ def exclusion(history: History) -> Iterator[Finding]:
 
 
 def accuracy(history: History) -> Iterator[Finding]:
-    """Nobody is left out that neither failed nor left, and that nothing kept from being heard.
+    """A member is excluded only if it failed, left, or a fault kept its packets from others.
 
     Asked only of a history that tells its faults. Life q is left out when a life p has a view
     without q right after one with q; or, with no p, when q stopped with the cause `excluded`. It is

@@ -73,7 +73,7 @@ class Holdings:
 
 
 def receipts(history: History) -> Iterator[Finding]:
-    """A receipt tells no more than was sent, and no less than was delivered.
+    """A receipt covers no more than was sent, and no less than was delivered.
 
     Let a life q end a view with a row E (its next view, `leave` or `crash`), and N be the number of
     its last receipt for a sender s between the row that ended a view before and E.
@@ -116,7 +116,7 @@ def false_receipts(
 
 
 def received(history: History) -> Iterator[Finding]:
-    """A safe message is delivered when every member of the view has received it.
+    """A safe message is delivered only once every member of the view has received it.
 
     Asked only of a history that has receipts. Let any life p deliver a safe message m while its
     last view before, regular or transitional, is t, and its last regular view v. Let W be the view
@@ -172,7 +172,7 @@ def crash_us(trace: IncarnationTrace) -> int:
 
 
 def stable(history: History) -> Iterator[Finding]:
-    """What is reported stable is held by as many as was asked for, and those who hold it honour it.
+    """A stable message is held by as many members as required, and its holders deliver it.
 
     Of a `stable` row of life p about message m in its last regular view v:
     - `X does not hold it`: X is named as a holder (`members`), has views, tells what it held in all

@@ -14,7 +14,7 @@ AFTER_END = "after its end"
 
 
 def local_order(history: History) -> Iterator[Finding]:
-    """A life is in order by itself: a view first, its end last, causes before effects, places rise.
+    """Rows of one incarnation are in order: view first, end last, causes first, numbers rising.
 
     In the order of a life's steps:
     - `delivered in no view`: a delivery before its first view.

@@ -29,7 +29,7 @@ def _in_views(trace: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
 
 
 def same_view(history: History) -> Iterator[Finding]:
-    """All that deliver a message deliver it in the same view.
+    """All members that deliver a message deliver it in the same view.
 
     Of each life that delivered a reliable message m in a view, its first such delivery counts, and
     the view is the last regular one before it, by step: `in view V here, W there`, where W is the
@@ -79,7 +79,7 @@ def sending_view(history: History) -> Iterator[Finding]:
 
 
 def sender_in_view(history: History) -> Iterator[Finding]:
-    """Whose message is delivered is a member of the view in which it is.
+    """The sender of a message is a member of the view in which it is delivered.
 
     When a life delivers a message of any level in the view V (the last regular one before, by
     step), V has the sender: `from outside view V`. The other is the sender.
@@ -92,7 +92,7 @@ def sender_in_view(history: History) -> Iterator[Finding]:
 
 
 def transitional_set(history: History) -> Iterator[Finding]:
-    """Who is said to come along from the last view does, and says the same.
+    """Members of a transitional set come along from the last view, and report the same set.
 
     Let life p install W right after V, and its row of W have a transitional set T (`stayed`).
     - `not in its own`: p is not in T.

@@ -23,7 +23,7 @@ FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
 
 
 def fifo(history: History) -> Iterator[Finding]:
-    """The messages of one sender are delivered in its order, without holes.
+    """The messages of one sender are delivered in the order sent, without gaps.
 
     Of the deliveries of sender s at life q with level fifo or above, in q's order, let *before* be
     the largest number delivered earlier or q's base for s at that step, whichever is larger
@@ -38,7 +38,7 @@ def fifo(history: History) -> Iterator[Finding]:
 
 
 def fifo_by_level(history: History) -> Iterator[Finding]:
-    """A message is delivered after all earlier ones of its sender of its level or a weaker one.
+    """A message is delivered after its sender's earlier ones of the same or a weaker level.
 
     As `fifo`, for pairs of messages of one sender of which the earlier is not the stronger: a
     weaker message may be delivered before an earlier stronger one. A delivery of number n at level
@@ -109,7 +109,7 @@ def _first_between(numbers: list[int], low: int, high: int) -> list[int]:
 
 
 def causal(history: History) -> Iterator[Finding]:
-    """A message is delivered after all that its sender knew when it sent it.
+    """A message is delivered after all messages that causally precede it.
 
     Only messages of level causal or above count. Of message m sent by life p (its first send row),
     need(m)[s] is the largest number of sender s that p delivered before that row, by step, or, when
@@ -199,7 +199,7 @@ def _ordered(trace: IncarnationTrace) -> dict[str, Row]:
 
 
 def total_order(history: History) -> Iterator[Finding]:
-    """Any two lives deliver the messages they share in the same order.
+    """Any two members deliver their common messages in the same order.
 
     Only messages of level agreed or above count (resilient ones too), each at its first delivery.
     - `after M here, before it there`: for lives p < q, of the messages both delivered, in p's
@@ -258,7 +258,7 @@ def inversions(
 
 
 def prefix(history: History) -> Iterator[Finding]:
-    """Of any two lives' sequences of ordered messages, one begins the other.
+    """Of any two members' sequences of ordered messages, one is a prefix of the other.
 
     Only messages of level agreed or above count, each at its first delivery. For lives p < q that
     each delivered some, the sequences are laid side by side: from p's first message on where q has

@@ -16,7 +16,7 @@ AGREED = LEVELS["agreed"]
 
 
 def one_place(history: History) -> Iterator[Finding]:
-    """A place never holds two safe messages, and a safe message never has two places.
+    """A sequence number has at most one safe message, and a safe message one sequence number.
 
     Of all lives, whatever became of them; and of correct ones every message of level agreed or
     above counts: nobody that goes on gives a safe message's place to another. Lives of one lineage
@@ -44,7 +44,7 @@ def one_place(history: History) -> Iterator[Finding]:
 
 
 def uniform_order(history: History) -> Iterator[Finding]:
-    """As `one_place`, of all ordered messages: even those who fail right after agree on places."""
+    """As `one_place`, of all ordered messages, even if a member fails right after delivering."""
     return _placed(history, lambda _, row: level_of(row.service) >= AGREED)
 
 
@@ -108,7 +108,7 @@ def gone_back(views: Succession, highest: Mapping[str, Highest]) -> Iterator[Fin
 
 
 def every_place(history: History) -> Iterator[Finding]:
-    """Nobody passes over a place that nobody has: places follow one another without a hole.
+    """Sequence numbers are contiguous: none is skipped that no member has a message for.
 
     At life q let *before* be as in `gap_free`. A delivery of m at the place N, or a view at N that
     has no cut, breaks the law when no life of the same lineage delivered a message, or installed a
@@ -150,7 +150,7 @@ def _jumps(trace: IncarnationTrace) -> Iterator[tuple[Row, int]]:
 
 
 def gap_free(history: History) -> Iterator[Finding]:
-    """Nobody passes over a place that holds an ordered message, whatever becomes of it then.
+    """No member skips the sequence number of an ordered message, even if it fails afterwards.
 
     At life q let *before* be the largest place that it delivered or that a view of it had, so far.
     A delivery of m at the place N, or a view at N that has no cut, breaks the law when a life of

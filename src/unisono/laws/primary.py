@@ -31,7 +31,7 @@ def promised(trace: IncarnationTrace) -> int:
 
 
 def quorum(history: History) -> Iterator[Finding]:
-    """No part of a group goes on that is smaller than its protocol promises.
+    """No part of a group continues with fewer members than its protocol promises.
 
     Asked of a life whose `join` row says of how many members a view has at least: `view V has N
     members, fewer than K`. Who was let go on by an operator's word may be fewer: views that a life
@@ -57,7 +57,7 @@ def _since_parting(trace: IncarnationTrace) -> Iterator[Row]:
 
 
 def one_primary(history: History) -> Iterator[Finding]:
-    """One part of a group goes on at a time.
+    """At most one part of a partitioned group continues at a time.
 
     The views of a node are those of its lives, in the order of incarnations and steps. One view
     leads to another when a node has it right before the other, and so on.
@@ -95,7 +95,7 @@ def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[s
 
 
 def begun(history: History) -> Iterator[Finding]:
-    """What goes on has begun with a founding.
+    """A group that continues has begun with a founding.
 
     Of lives that installed the same counting views (see `lineages`), and so on, one has such a view
     with the change `founded` or `parted`: else `view V, and no founding`, of the smallest of them
@@ -125,7 +125,7 @@ def begun(history: History) -> Iterator[Finding]:
 
 
 def one_founding(history: History) -> Iterator[Finding]:
-    """A group is not founded anew while one of it is there and remembers.
+    """A group is not founded again while a member of it is there and has its records.
 
     Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
     incarnation is of another lineage that has a view with the change `founded`; and no node is in

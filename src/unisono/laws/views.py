@@ -14,7 +14,7 @@ from unisono.trace.record import Row
 
 
 def view_order(history: History) -> Iterator[Finding]:
-    """Everyone sees the same views in the same order.
+    """All members install the same views in the same order.
 
     - `view V: members … here, … there`: at its first installation of V a life has other members
       than the smallest life that installed V at its own first. The other is that life.
@@ -44,7 +44,7 @@ def view_order(history: History) -> Iterator[Finding]:
 
 
 def self_inclusion(history: History) -> Iterator[Finding]:
-    """A life is a member of every view that it installs."""
+    """A member is in every view that it installs."""
     for key, trace in history.lives.items():
         for row in trace.views:
             if key not in (row.members or ()):
@@ -52,7 +52,7 @@ def self_inclusion(history: History) -> Iterator[Finding]:
 
 
 def virtual_synchrony(history: History) -> Iterator[Finding]:
-    """Lives that go together from one view to the next delivered the same messages in between.
+    """Members that move from one view to the next together delivered the same messages in it.
 
     Of all lives that installed W right after V, let m be a reliable message that one of them
     delivered between the two (by step). Each of the others that may owe m (see `agreement`)

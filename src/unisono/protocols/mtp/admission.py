@@ -99,7 +99,7 @@ class MasterAdmission:
         if self.change is not None and any(its == packet.member for its, _ in self.change.joined):
             return
         if key in self._tombs:
-            reason = "this life of the member has been in the web before"
+            reason = "this incarnation of the member has been in the web before"
             self._packets.refuse(packet.member, reason, out, packet.member.incarnation)
             return
         refusal = self._why_not(packet)

@@ -33,7 +33,7 @@ from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packet_writer import PacketWriter
 from unisono.protocols.mtp.packets import ALIKE_BYTES, KINDS, PROTOCOL, key_of
 from unisono.protocols.mtp.parameters import Parameters, alike
-from unisono.protocols.mtp.reading import heard
+from unisono.protocols.mtp.reading import read_packets
 from unisono.protocols.mtp.repair import Repair
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.send_queue import SendQueue
@@ -169,7 +169,7 @@ class Mtp:
         clock.arrive(event.source)
         for opened in codec.admit_batch(event.packets, ALIKE_BYTES):
             clock.note_web(opened.first.life if isinstance(opened, PacketTrain) else opened.life)
-            for packet in heard(opened, codec.drop):
+            for packet in read_packets(opened, codec.drop):
                 if self.incoming.admits(packet, machine.state in INSIDE, out):
                     machine.take(type(packet), packet, out)
         if codec.odd:

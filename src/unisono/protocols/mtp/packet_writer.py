@@ -90,7 +90,7 @@ class PacketWriter:
 
     def refuse_superseded(self, member: Member, known: int, out: list[Effect]) -> None:
         """A higher incarnation of the member is known: its clock was set back, or it is late."""
-        self.refuse(member, f"a later life of {member.name} is known", out, known)
+        self.refuse(member, f"a later incarnation of {member.name} is known", out, known)
 
     def refuse(self, member: Member, reason: str, out: list[Effect], known: int = 0) -> None:
         """Deny a join request; with a known incarnation, for good."""

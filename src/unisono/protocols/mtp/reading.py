@@ -86,7 +86,7 @@ def read(kind: int, body: memoryview) -> Packet:
     return packet
 
 
-def heard(opened: Envelope | PacketTrain, drop: Callable[[str], None]) -> Sequence[Packet]:
+def read_packets(opened: Envelope | PacketTrain, drop: Callable[[str], None]) -> Sequence[Packet]:
     """The packets of an envelope or a train; consecutive ones of a message are one."""
     if isinstance(opened, PacketTrain) and (rows := _rows(opened)):
         return rows

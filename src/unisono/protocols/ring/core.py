@@ -57,7 +57,7 @@ from unisono.protocols.ring.packets import (
     TurnPacket,
     code_of,
     count_of,
-    heard,
+    read_packets,
 )
 from unisono.protocols.ring.parameters import DEFAULTS, Parameters
 from unisono.protocols.ring.receiver import Receiver
@@ -288,7 +288,7 @@ class Site:
         due_us = min(agenda.deadlines.values(), default=agenda.now_us + 1)
         news = due_us <= agenda.now_us and self._expire_overdue(out)
         for opened in self.codec.admit_batch(event.packets, ALIKE_BYTES):
-            for packet in heard(opened, self.codec.drop):
+            for packet in read_packets(opened, self.codec.drop):
                 if (
                     type(packet) is TurnPacket
                     and state.in_force

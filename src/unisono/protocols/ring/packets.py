@@ -104,18 +104,18 @@ class Flag:
     """Bits of a turn."""
 
     WANTED: Final = 1
-    """Somebody waits for the token."""
+    """A member waits for the token."""
     SAFE: Final = 2
-    """Something in it asks for atomicity."""
+    """It has a message that requires atomicity."""
     ACK: Final = 4
     """Acknowledge it to the next holder."""
     EARLY: Final = 8
-    """A NULL that was said while the turn before it was still coming in. Its header's `local` is
+    """A NULL sent while the turn before it was still arriving. Its header's `local` is
     the last turn that its holder has, with all before it."""
     PARTED: Final = 32
-    """Of a ring that goes on by the operator's word, or comes after one that did."""
+    """Of a ring that continues at an operator's request, or follows one that did."""
     LONE: Final = 16
-    """Said after a silence, and all its speaker had to say: nobody waits for the token."""
+    """Sent after a pause, with nothing to follow: no member waits for the token."""
 
 
 class TurnFront(NamedTuple):
@@ -325,7 +325,9 @@ def code_of(packet: Packet) -> Code:
     return _CODES[type(packet)]
 
 
-def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> Sequence[Packet]:
+def read_packets(
+    opened: Envelope | PacketTrain, drop: Callable[[str, int], None]
+) -> Sequence[Packet]:
     """The packets of an envelope or a train; consecutive ones of a turn are one."""
     if isinstance(opened, Envelope):
         try:
@@ -335,7 +337,7 @@ def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> S
             return ()
     if opened.first.kind in (TOKEN_BC, RESEND_DATA):
         return _turn_packets(opened, drop)
-    return [packet for each in opened.envelopes() for packet in heard(each, drop)]
+    return [packet for each in opened.envelopes() for packet in read_packets(each, drop)]
 
 
 def _turn_packets(train: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPacket]:

@@ -60,7 +60,9 @@ class Sponsor:
         """The sponsor admits; the others forward the request to it."""
         seeker, key = packet.member, key_of(packet.member)
         if (later := self._later_incarnation(seeker)) and not packet.withdrawn:
-            reason = f"a later life of {seeker.name} is known; join again as a new incarnation"
+            reason = (
+                f"a later incarnation of {seeker.name} is known; join again as a new incarnation"
+            )
             self._refuse(Refuse(key, reason, True, later), seeker, out)
             return
         if self._roster.sponsor().key != self._roster.key:
