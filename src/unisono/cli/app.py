@@ -10,7 +10,6 @@ import typer
 
 from unisono import __version__
 from unisono.cli.options import (
-    DAY_S,
     Advertise,
     AllowQuarantined,
     Bind,
@@ -32,7 +31,7 @@ from unisono.cli.options import (
     Strongest,
     TraceDir,
     TraceTo,
-    finite,
+    duration,
     given,
     member_options,
     options_of,
@@ -66,9 +65,7 @@ def demo(
         Path, typer.Option(help="For trace, tables and report; a former demo is replaced.")
     ] = Path("unisono-demo"),
     members: Annotated[int, typer.Option(min=3, max=9, help="The number of members.")] = 5,
-    seconds: Annotated[
-        float, typer.Option(min=4, max=60, callback=finite, help="How long they send.")
-    ] = 6.0,
+    seconds: Annotated[float, duration("How long they send.", 4, 60, None)] = 6.0,
     spark: Annotated[bool, typer.Option(help="Verify and measure on Spark too.")] = True,
     stable: Annotated[
         bool, typer.Option("--stable", help="Members keep records that survive the kill.")
@@ -113,22 +110,8 @@ def cat(
     expect: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Leave after N deliveries.")
     ] = None,
-    linger: Annotated[
-        float,
-        typer.Option(
-            min=0, max=DAY_S, callback=finite, metavar="S", help="Seconds to stay before leaving."
-        ),
-    ] = 1.0,
-    settle: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=DAY_S,
-            callback=finite,
-            metavar="S",
-            help="Send nothing until no view has come for S seconds.",
-        ),
-    ] = 1.0,
+    linger: Annotated[float, duration("Seconds to stay before leaving.")] = 1.0,
+    settle: Annotated[float, duration("Send nothing until no view has come for S seconds.")] = 1.0,
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
     options = member_options(locals())
@@ -230,14 +213,7 @@ def pipeline(
         str | None, typer.Option(metavar="TIME", help="With --follow: interval; default: 5s.")
     ] = None,
     until_idle: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=DAY_S,
-            callback=finite,
-            metavar="S",
-            help="With --follow: end after S seconds without a change.",
-        ),
+        float | None, duration("With --follow: end after S seconds without a change.")
     ] = None,
     allow_quarantined: AllowQuarantined = False,
     conf: Conf = None,
@@ -317,14 +293,10 @@ def bench(
         Words, typer.Option(metavar="NAME|all,…", help="Other systems; from a checkout.")
     ] = None,
     seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=60, callback=finite, help="Per measurement; default: 0.3, raw: 1."
-        ),
+        float | None, duration("Per measurement; default: 0.3, raw: 1.", 0.1, 60, None)
     ] = None,
     warm: Annotated[
-        float | None,
-        typer.Option(min=0, max=60, callback=finite, help="Seconds of warm-up; default: 0.2."),
+        float | None, duration("Seconds of warm-up; default: 0.2.", 0, 60, None)
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, max=100, help="Repetitions; default: 3.")

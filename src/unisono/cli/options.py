@@ -23,6 +23,11 @@ def finite(value: float | None) -> float | None:
     return value
 
 
+def duration(help: str, least: float = 0, most: float = DAY_S, metavar: str | None = "S") -> Any:
+    """An option that is a time."""
+    return typer.Option(min=least, max=most, callback=finite, metavar=metavar, help=help)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Protocol = Annotated[str | None, typer.Option(help=f"Default: {DEFAULT_PROTOCOL}.")]
 Ordered = Annotated[

@@ -24,7 +24,7 @@ from unisono.cli.options import (
     Port,
     Stable,
     TraceTo,
-    finite,
+    duration,
     member_options,
 )
 
@@ -87,9 +87,7 @@ def feed(
         str, typer.Option(metavar="HOST:PORT", help="For readers and writers.")
     ] = "127.0.0.1:7420",
     retain_mb: Annotated[int, typer.Option(min=1, max=1 << 30, help="Size of the log.")] = 1024,
-    retain_hours: Annotated[
-        float, typer.Option(min=0.0001, max=YEAR_HOURS, callback=finite, help="Age of the log.")
-    ] = 24.0,
+    retain_hours: Annotated[float, duration("Age of the log.", 0.0001, YEAR_HOURS, None)] = 24.0,
     name: MemberName = None,
     interface: Interface = None,
     port: Port = None,

@@ -1,14 +1,11 @@
 """The raw burst path: one sender, two receivers, no ordering; on bare sockets and with the driver.
 
-Both run in turns, so that their ratio is meaningful on a busy machine too. `python -m
-unisono.net.bench` prints it as JSON.
+Both run in turns, so that their ratio is meaningful on a busy machine too.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import multiprocessing
 import socket
 import statistics
@@ -220,17 +217,3 @@ def raw(
         "ratio": round(statistics.median(driven) / statistics.median(bare), 3),
         "ratios": [round(ours / theirs, 3) for ours, theirs in zip(driven, bare, strict=True)],
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="the raw burst path, with the driver and on bare sockets"
-    )
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    print(json.dumps(raw(options.seconds, options.rounds)))
-
-
-if __name__ == "__main__":
-    main()
