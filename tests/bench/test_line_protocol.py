@@ -40,7 +40,7 @@ def test_what_is_no_order_is_refused(line: str) -> None:
         parse(line)
 
 
-def test_a_message_tells_its_kind_its_round_and_when_it_was_said() -> None:
+def test_a_message_has_its_kind_its_round_and_its_time() -> None:
     said = payload(DATA, 0x01020304, 64, stamp_ns=99)
     assert said[:5] == head(DATA, 0x01020304) == b"\x00\x01\x02\x03\x04"
     assert len(said) == 64 and stamp_ns(said) == 99

@@ -50,7 +50,7 @@ def test_every_member_counts_every_message(protocol: str) -> None:
         assert [process.wait(LIMIT_S) for process in cluster.members] == [0, 0]
 
 
-def test_a_delay_is_that_of_what_others_said() -> None:
+def test_a_delay_is_that_of_others_messages() -> None:
     with running(UnisonoSystem("ring"), Workload(2, 64, 2)) as cluster:
         one = cluster.probe(LOAD_S, 64, 1, 100)
         assert not one[0]["samples_us"] and len(one[1]["samples_us"]) == one[1]["count"] > 1
@@ -59,14 +59,14 @@ def test_a_delay_is_that_of_what_others_said() -> None:
         assert 0 < delays(both)["p50"] <= delays(both)["p99"]
 
 
-def test_a_member_that_dies_is_told() -> None:
+def test_a_member_that_dies_is_reported() -> None:
     with running(UnisonoSystem("ring"), Workload(2, 64, 1)) as cluster:
         cluster.members[1].kill()
         with pytest.raises(RunFailed, match="member 1 ended with code -9"):
             cluster.load(LOAD_S, 64, 1)
 
 
-def test_a_member_that_falls_behind_its_group_says_so() -> None:
+def test_a_member_that_falls_out_of_its_group_reports_it() -> None:
     """The victim's death is noticed by a member that has no order to expect it."""
     rmcast = UnisonoSystem("rmcast", {"detect_us": 200_000})
     with running(rmcast, Workload(3, 64, 1, "causal")) as cluster:
@@ -76,7 +76,7 @@ def test_a_member_that_falls_behind_its_group_says_so() -> None:
             cluster.load(LOAD_S, 64, 1)
 
 
-def test_what_a_member_cannot_start_with_is_told() -> None:
+def test_what_a_member_cannot_start_with_is_reported() -> None:
     with hosts_on("loopback", 2) as hosts:
         ours, workload = UnisonoSystem("ring"), Workload(2, 64, 1, service="nonsense")
         assert "no nonsense service" in ours.refuses(workload)

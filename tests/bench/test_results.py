@@ -47,7 +47,7 @@ def test_cpu_is_that_of_all_processes_servers_included() -> None:
     assert found.rss_mb_max == pytest.approx(5.12)
 
 
-def test_what_was_lost_is_told() -> None:
+def test_what_was_lost_is_reported() -> None:
     answers = [answer(1000, SECOND_NS, sent=1000), answer(800, SECOND_NS)]
     assert throughput(0, answers, 0, 0).delivered_share == 0.8
 
@@ -104,7 +104,7 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert rows_as_json([ours, peer])[0]["against"] == {"corosync": 11}
 
 
-def test_labels_tell_what_is_not_as_usual() -> None:
+def test_labels_name_what_is_not_the_default() -> None:
     load = Workload(3, 64, 1, service="safe", via="daemon")
     assert row("unisono-ring", load, [1.0]).key.label == "unisono-ring safe via daemon"
     assert row("corosync", Workload(3, 64, 1), [1.0]).key.label == "corosync"

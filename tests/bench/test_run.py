@@ -82,7 +82,7 @@ def test_systems_take_turns_and_are_asked_for_all_loads_at_once() -> None:
         assert [each["p99"] for each in row.loaded] == [pytest.approx(peak / 2)] * 3
 
 
-def test_who_is_missing_or_refuses_is_told_once() -> None:
+def test_a_system_that_is_missing_or_refuses_is_reported_once() -> None:
     told: list[str] = []
     fakes = [Fake("a", [], absent="a is not installed"), Fake("b", [])]
     plan = BenchPlan(members=(2,), sizes=(64, 1000), services=("safe",), rounds=1)

@@ -17,7 +17,7 @@ def listed() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", listed(), ids=lambda row: "-".join(row[:4]))
-def test_a_message_costs_what_the_page_says(row: list[str]) -> None:
+def test_a_message_costs_what_the_page_states(row: list[str]) -> None:
     protocol, *numbers = row
     members, senders, size = map(int, numbers[:3])
     found = cost(protocol, members, size, senders, enough(members, size))

@@ -105,14 +105,14 @@ def test_a_mistake_ends_the_command() -> None:
     refused(unisono("sim", "--protocol", "nope"), "nope", "rmcast")
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_taken_port_is_reported() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
         refused(unisono("cat", "g", "--bind", f"127.0.0.1:{port}"), str(port), "taken", "bind=")
 
 
-def test_a_line_over_the_limit_is_told(tmp_path: Path) -> None:
+def test_a_line_over_the_limit_is_reported(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text("[group]\nmessage_bytes_max = 10\n")
     found = unisono(
         "cat", "g", "--config", "small.toml", "--port", str(free_port()), cwd=tmp_path,

@@ -16,7 +16,7 @@ from tests.waiting import LIMIT_S, until
 pytestmark = pytest.mark.real
 
 
-def test_three_members_hear_each_other_and_leave_when_all_came(tmp_path: Path) -> None:
+def test_three_members_receive_each_other_and_leave_after_the_last_message(tmp_path: Path) -> None:
     port = str(free_port())
     arguments = ("talk", "--port", port, "--expect", "6", "--trace", str(tmp_path))
     with cats("abc", *arguments) as found:
@@ -48,7 +48,7 @@ def test_peers_serve_where_there_is_no_multicast() -> None:
         assert [cat.ended() for cat in found.values()] == [0, 0]
 
 
-def test_at_the_end_of_input_it_leaves_when_all_it_said_is_heard() -> None:
+def test_at_the_end_of_input_it_leaves_when_all_it_sent_is_delivered() -> None:
     lines = b"".join(b"%d\n" % n for n in range(20_000)) + b"no newline"
     found = unisono(
         "cat", "g", "--name", "a", "--port", str(free_port()), "--linger", "0", stdin=lines
@@ -110,7 +110,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
         assert process.stderr.read() == b""
 
 
-def test_without_anything_to_read_it_still_hears() -> None:
+def test_without_input_it_still_receives() -> None:
     port = str(free_port())
     with Cat("g", "--name", "a", "--port", port, "--expect", "1") as cat:
         cat.close_input()
@@ -120,7 +120,7 @@ def test_without_anything_to_read_it_still_hears() -> None:
         assert cat.messages == [("b", 1, "hello")]
 
 
-def test_members_that_start_together_hear_all_though_their_input_waits_already() -> None:
+def test_members_that_start_together_receive_all_though_their_input_waits() -> None:
     port = str(free_port())
     arguments = ("cat", "pipes", "--port", port, "--json", "--expect", "9", "--linger", "1")
     arguments += ("--settle", "4")  # The last may start that much later on a busy machine.
@@ -150,7 +150,7 @@ def test_members_that_start_together_hear_all_though_their_input_waits_already()
             process.wait()
 
 
-def test_one_that_is_set_otherwise_is_told_in_one_line() -> None:
+def test_a_member_with_other_options_is_refused_in_one_line() -> None:
     port = str(free_port())
     with cats("a", "talk", "--port", port) as found:
         until(lambda: bool(found["a"].objects))

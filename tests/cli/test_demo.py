@@ -25,7 +25,7 @@ PATIENT = ("--option", "detect_us=3000000")
 """Who is kept from its work for long is left out, on a busy machine too."""
 
 
-def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
+def test_the_demo_reports_each_step_and_keeps_the_laws(tmp_path: Path) -> None:
     found = unisono("demo", "--no-spark", "--seconds", "5", *PATIENT, cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
     for words in ("see each other", "killed", "comes back", "delivered the same", "safe"):

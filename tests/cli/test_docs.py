@@ -60,7 +60,7 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_the_counter_is_handed_to_who_joins() -> None:
+def test_the_counter_is_handed_to_joiners() -> None:
     program = [sys.executable, "-u", str(ROOT / "examples" / "counter.py")]
     with subprocess.Popen(
         [*program, "5"], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT

@@ -31,13 +31,13 @@ def reasons(cat: Cat) -> list[str]:
         ({"masters": 3, "master": 2}, "start at least 1 of master=1, master=3"),
     ],
 )
-def test_without_a_master_one_line_says_what_to_start(
+def test_without_a_master_one_line_names_what_to_start(
     parameters: dict[str, int], words: str
 ) -> None:
     refused(unisono("cat", web(free_port(), join_s=1, **parameters)), words, code=3)
 
 
-def test_a_second_master_is_told_who_is_master_already() -> None:
+def test_a_second_master_learns_of_the_first() -> None:
     port = free_port()
     with Cat(web(port, master=1), "--name", "a") as a:
         until(lambda: a.view == ["a"], what="a web")
@@ -48,7 +48,7 @@ def test_a_second_master_is_told_who_is_master_already() -> None:
             until(lambda: a.view == b.view == ["a", "b"], what="a member beside them")
 
 
-def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next() -> None:
+def test_members_learn_that_the_master_ended_the_web_and_join_the_next() -> None:
     port = free_port()
     with contextlib.ExitStack() as stack:
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))

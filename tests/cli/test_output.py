@@ -35,7 +35,7 @@ def through_a_shell(line: str) -> tuple[int, list[str]]:
 @pytest.mark.real
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_device_is_told_in_one_line(command: str) -> None:
+def test_a_full_device_is_reported_in_one_line(command: str) -> None:
     code, lines = through_a_shell(f"{command} >/dev/full")
     assert lines == ["unisono: cannot write the output: No space left on device"]
     assert code == cli.BAD_INPUT
@@ -55,7 +55,7 @@ def test_other_closed_descriptors_do_no_harm(closed: str) -> None:
     assert through_a_shell(f"{command} {closed}") == (cli.OK, [])
 
 
-def test_a_mistake_of_ours_is_told_as_such(
+def test_an_internal_error_is_reported_as_such(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def planted(*_: object) -> int:

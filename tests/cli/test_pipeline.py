@@ -34,13 +34,13 @@ def test_spark_and_this_process_give_one_verdict(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_bad_master_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_bad_master_is_reported_before_spark_starts(tmp_path: Path) -> None:
     unisono("sim", "--nodes", "2", "--messages", "3", "--trace", "trace", cwd=tmp_path)
     found = unisono("pipeline", "trace", "--out", "out", "--master", "here", cwd=tmp_path)
     refused(found, "here", "local[*]")
 
 
-def test_a_foreign_directory_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_a_foreign_directory_is_reported_before_spark_starts(tmp_path: Path) -> None:
     folder = tmp_path / "foreign" / "run=x"
     folder.mkdir(parents=True)
     (folder / "a-1.parquet").write_text("not Parquet")

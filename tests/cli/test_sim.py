@@ -40,7 +40,7 @@ def test_one_run_as_json_has_the_promised_shape() -> None:
     assert found.returncode == 0
 
 
-def test_one_run_for_people_says_how_fast_it_went() -> None:
+def test_one_run_as_text_reports_its_speed() -> None:
     found = unisono("sim", "--nodes", "3", "--messages", "20", "--option", "tries=20")
     assert "kept" in found.stdout
     assert "seed 1, " in found.stdout and ", tries 20\n" in found.stdout
@@ -130,7 +130,7 @@ def test_rows_that_were_not_judged_are_no_success_unless_allowed(
     assert unisono("verify", str(tmp_path), "--allow-quarantined").returncode == 0
 
 
-def test_a_life_that_is_told_in_two_ways_is_broken(trace: Path, tmp_path: Path) -> None:
+def test_an_incarnation_with_two_contradicting_files_is_broken(trace: Path, tmp_path: Path) -> None:
     second, rows = copied(trace, tmp_path)
     some = next(row for row in rows if row["kind"] == "deliver")
     some["digest"] = 7

@@ -168,7 +168,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
     run_story(story)
 
 
-def test_a_group_that_is_not_iterated_is_told_why_it_was_cut_off() -> None:
+def test_a_group_that_is_not_iterated_is_cut_off_with_the_reason() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)):
             a = await joining(place, "a")
@@ -187,7 +187,7 @@ def test_a_group_that_is_not_iterated_is_told_why_it_was_cut_off() -> None:
     run_story(story)
 
 
-def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
+def test_a_client_that_sheds_loses_the_oldest_and_learns_how_many() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)) as (one,):
             a = await joining(place, "a")
@@ -362,7 +362,7 @@ def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason() -> None:
     run_story(story)
 
 
-def test_a_state_of_another_version_is_told() -> None:
+def test_a_state_of_another_version_is_reported() -> None:
     async def story(place: Path) -> None:
         port = free_port()
         state: Any = {"snapshot": lambda: b"?!", "restore": lambda data: None, **LIKE_A_DAEMON}
@@ -382,7 +382,7 @@ async def _drained(group: Any) -> None:
         pass
 
 
-def test_who_said_it_is_told_that_it_is_stable() -> None:
+def test_the_sender_is_notified_when_its_message_is_stable() -> None:
     async def story(place: Path) -> None:
         async with daemons(place) as (one,), joining(place, "a") as a:
             await of_size(a, 1)
@@ -399,7 +399,7 @@ def test_who_said_it_is_told_that_it_is_stable() -> None:
     run_story(story)
 
 
-def test_a_reason_reaches_who_waits() -> None:
+def test_a_reason_reaches_the_waiting_caller() -> None:
     async def story(place: Path) -> None:
         async with daemons(place) as (one,):
             a = await joining(place, "a")

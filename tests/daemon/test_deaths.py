@@ -50,7 +50,7 @@ def sees(process: Child, names: list[str]) -> None:
     until(so, str(names), lambda: str(process.objects[-3:]))
 
 
-def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> None:
+def test_a_killed_client_is_removed_at_once_after_its_last_message() -> None:
     async def story(place: Path) -> None:
         async with (
             daemons(place, 2) as (one, _),
@@ -248,7 +248,7 @@ def test_the_operator_s_word_is_passed_to_the_ring() -> None:
     run_story(story)
 
 
-def test_the_command_ends_cleanly_and_tells_its_clients() -> None:
+def test_the_command_ends_cleanly_and_notifies_its_clients() -> None:
     async def story(place: Path) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:

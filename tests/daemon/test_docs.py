@@ -111,14 +111,14 @@ def test_a_mistake_on_the_command_line_gets_one_line(
     assert not out and words in err and err.count("\n") == 1
 
 
-def test_a_daemon_that_is_not_there_or_there_already_is_told(place: Path) -> None:
+def test_a_missing_daemon_or_a_second_one_is_reported(place: Path) -> None:
     refused(unisono("cat", "g", "--daemon", f"{place}/x"), "no daemon answers", code=3)
     with daemon_process(place, 0, free_port()):
         again = ("daemon", "--listen", f"unix:{place}/d0", "--port", str(free_port()))
         refused(unisono(*again), "another daemon listens there")
 
 
-def test_a_daemon_tells_people_what_it_does(place: Path) -> None:
+def test_a_daemon_prints_what_it_does(place: Path) -> None:
     line = [sys.executable, "-m", "unisono", "daemon", "--listen", f"{place}/d0"]
     process = subprocess.Popen(
         [*line, "--port", str(free_port()), "--name", "d0"],
@@ -182,7 +182,7 @@ print([name for name in heavy if name in sys.modules])
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_a_second_daemon_is_told_of_in_the_ring(place: Path) -> None:
+def test_a_second_daemon_is_reported_in_the_ring(place: Path) -> None:
     port = free_port()
 
     def names(teller: Child) -> list[str]:

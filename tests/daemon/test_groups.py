@@ -27,7 +27,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 
-def test_clients_of_two_daemons_hear_one_stream_and_leave_cleanly() -> None:
+def test_clients_of_two_daemons_receive_one_stream_and_leave_cleanly() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, 2), joining(place, "a") as a, joining(place, "b", at=1) as b:
             assert isinstance(a, unisono.Group)
@@ -199,7 +199,7 @@ def test_when_the_giver_goes_another_one_gives() -> None:
     run_story(story)
 
 
-def test_a_state_that_is_too_large_is_told_to_who_joins() -> None:
+def test_a_state_that_is_too_large_is_reported_to_the_joiner() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, message_bytes_max=1000):
             state = {"snapshot": lambda: b"x" * 1001, "restore": lambda data: None}
@@ -255,7 +255,7 @@ def test_levels_are_those_of_the_daemons_protocol() -> None:
     run_story(story)
 
 
-def test_the_caller_s_mistakes_are_told() -> None:
+def test_the_caller_s_mistakes_are_reported() -> None:
     async def story(place: Path) -> None:
         with pytest.raises(unisono.Stopped, match=r"no daemon answers at unix:.*: start one with"):
             await joining(place, "a")
@@ -324,7 +324,7 @@ def test_tcp_on_loopback_serves_as_well() -> None:
     run_story(story)
 
 
-def test_a_clean_leave_hears_all_that_was_said_before_it() -> None:
+def test_a_clean_leave_receives_all_that_was_sent_before_it() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, 2), joining(place, "a") as a, joining(place, "b", at=1) as b:
             await a.multicast_many([b"%d" % i for i in range(1000)])
@@ -337,7 +337,7 @@ def test_a_clean_leave_hears_all_that_was_said_before_it() -> None:
     run_story(story)
 
 
-def test_the_daemon_s_own_end_is_told_at_once() -> None:
+def test_the_daemon_s_own_end_is_reported_at_once() -> None:
     async def story(place: Path) -> None:
         async with daemons(place) as (one,), unisono.connect(f"{place}/d0") as out:
             a = await joining(place, "a")

@@ -83,7 +83,7 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
     assert all("daemon d1 is gone" in view.detail for view in views)
 
 
-def test_a_view_tells_a_leave_from_a_failure() -> None:
+def test_a_view_distinguishes_a_leave_from_a_failure() -> None:
     me = founded()
     for number in (1, 2, 3):
         me.deliver(D, joined(number, f"d{number}"))

@@ -69,7 +69,7 @@ def test_who_sheds_goes_on_with_the_newest() -> None:
     run_story(story)
 
 
-def test_who_blocks_hears_everything_as_long_as_the_queue_holds_it() -> None:
+def test_a_client_that_blocks_receives_all_that_its_queue_holds() -> None:
     async def story(place: Path) -> None:
         async with (
             daemons(place) as (one,),

@@ -62,7 +62,7 @@ def test_the_run_names_the_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("*.svg")] == ["or%2Fder.svg"]
 
 
-def test_it_tells_in_json(tmp_path: Path) -> None:
+def test_it_prints_json(tmp_path: Path) -> None:
     traces, file = written(tmp_path / "t", repaired()), tmp_path / "x.svg"
     found = draw(str(traces), "--out", str(file), "--max", "2", "--without", "nak", "--json")
     assert json.loads(found.stdout) == {
@@ -101,7 +101,7 @@ def test_one_folder_or_one_file_stands_for_its_run(tmp_path: Path) -> None:
     assert draw(str(traces / "run=r" / "a-1.parquet"), "--out", "-").stdout == whole
 
 
-def test_without_packets_it_says_how_to_trace_them(tmp_path: Path) -> None:
+def test_without_packets_it_names_the_option_to_trace_them(tmp_path: Path) -> None:
     traces = written(tmp_path / "t", plain())
     found = draw(str(traces), "--out", str(tmp_path / "x.svg"))
     assert "1 message, " in found.stdout

@@ -106,23 +106,23 @@ def test_the_ends_of_lives_are_marked() -> None:
     assert len(groups(svg, "line")) == 5
 
 
-def test_what_is_told_of_a_life_after_its_end_is_not_drawn() -> None:
+def test_rows_after_an_incarnation_s_end_are_not_drawn() -> None:
     tale = Tale("ab").row("b", 900, "crash").said("b", 1000, 1)
     assert not groups(draw(tale.history).svg, "mark", "send")
 
 
-def test_a_packet_that_nobody_is_there_to_hear_is_drawn() -> None:
+def test_a_packet_without_receivers_is_drawn() -> None:
     svg = draw(Tale("a").out("a", 1000, "seek").said("a", 9000, 1).history).svg
     (packet,) = flights(svg, "join")
     assert shapes(packet, "dash") and not shapes(packet, "tip")
 
 
-def test_who_was_killed_is_not_heard_of_again() -> None:
+def test_a_killed_process_is_not_seen_again() -> None:
     tale = Tale("ab").said("b", 500, 1).join("b#2", 9000)
     assert texts(groups(draw(tale.history).svg, "mark", "vanish")) == ["vanishes"]
 
 
-def test_a_place_in_the_total_order_is_told() -> None:
+def test_a_sequence_number_is_shown() -> None:
     tale = Tale("ab")
     for number in (1, 2):
         tale.delivered("b", 1000, "a", number, seq=number + 4)
@@ -164,7 +164,7 @@ def test_every_colour_and_mark_is_in_the_legend_and_no_other() -> None:
     ]
 
 
-def test_without_packets_messages_are_drawn_and_it_says_so() -> None:
+def test_without_packets_messages_are_drawn_and_noted() -> None:
     tale = Tale().said("a", 1000, 1).delivered("b", 1500, "a", 1).delivered("c", 1900, "a", 1)
     drawing = draw(tale.history)
     assert not drawing.traced

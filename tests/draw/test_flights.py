@@ -34,12 +34,12 @@ def test_what_does_not_arrive_is_lost() -> None:
     assert fates(traffic)[1] == ("data 1.1", [("b#1", 1400, "arrived"), ("c#1", 1500, "lost")])
 
 
-def test_only_those_whom_a_packet_was_for_miss_it() -> None:
+def test_only_the_addressees_of_a_packet_miss_it() -> None:
     tale = Tale().out("a", 1000, "nak 1", "b").said("a", 90_000, 1)
     assert fates(traffic_of(tale.history)) == [("nak 1", [("b#1", 1500, "lost")])]
 
 
-def test_a_packet_to_who_has_gone_is_not_lost_on_the_way() -> None:
+def test_a_packet_to_a_process_that_is_gone_is_not_lost() -> None:
     tale = Tale("ab").out("a", 1000, "data 1").left("b", 1001).said("a", 90_000, 1)
     assert fates(traffic_of(tale.history)) == [("data 1", [("b#1", 1500, "absent")])]
     tale = Tale("ab").left("b", 900).out("a", 1000, "data 1").said("a", 90_000, 1)
@@ -51,7 +51,7 @@ def test_a_packet_at_the_end_of_the_trace_is_under_way() -> None:
     assert fates(traffic_of(tale.history)) == [("data 1", [("b#1", 1500, "under way")])]
 
 
-def test_a_second_arrival_is_told() -> None:
+def test_a_second_arrival_is_shown() -> None:
     tale = Tale("ab").out("a", 1000, "data 1")
     tale.heard("b", 1300, "data 1", "a").heard("b", 1500, "data 1", "a")
     assert fates(traffic_of(tale.history)) == [
@@ -73,7 +73,7 @@ def test_an_arrival_from_nowhere_is_a_stray() -> None:
     ]
 
 
-def test_equal_packets_are_told_apart_by_time() -> None:
+def test_equal_packets_are_matched_by_time() -> None:
     tale = Tale("ab")
     for t_us in (1000, 50_000, 99_000):
         tale.out("a", t_us, "beat")
@@ -92,7 +92,7 @@ def test_an_arrival_that_is_doubled_is_not_taken_for_an_older_one() -> None:
     assert [fate.how for fate in second.fates] == ["arrived", "again"]
 
 
-def test_equal_packets_to_different_targets_are_told_apart() -> None:
+def test_equal_packets_to_different_targets_are_matched() -> None:
     tale = Tale().out("a", 1000, "state 0", "b").out("a", 1200, "state 0", "c")
     tale.heard("b", 1500, "state 0", "a").heard("c", 1700, "state 0", "a")
     assert fates(traffic_of(tale.history)) == [
@@ -101,7 +101,7 @@ def test_equal_packets_to_different_targets_are_told_apart() -> None:
     ]
 
 
-def test_an_address_is_learned_from_arrivals_where_no_join_tells_it() -> None:
+def test_an_address_is_learned_from_arrivals_where_no_join_has_it() -> None:
     tale = Tale("")
     tale.out("b", 500, "data 7").heard("a", 900, "data 7", "b")
     tale.out("a", 1000, "data 1", "b").said("b", 90_000, 1)

@@ -46,7 +46,7 @@ def test_a_label_is_taken_apart(label: str, parts: PacketLabel) -> None:
         ([], ""),
     ],
 )
-def test_labels_are_told_together(labels: list[str], text: str) -> None:
+def test_labels_are_merged(labels: list[str], text: str) -> None:
     assert together(labels) == text
 
 
@@ -73,7 +73,7 @@ def test_the_first_word_makes_the_category(label: str, kind: str) -> None:
     assert category(label) == kind
 
 
-def test_a_stream_is_named_after_who_first_sent_of_it() -> None:
+def test_a_stream_is_named_after_its_first_sender() -> None:
     sent = [("a", "nak @0b.1"), ("b", "data @0b.1"), ("a", "data @0b.1"), ("a", "data @0a.2")]
     assert owners(sent) == {"@0b": "b", "@0a": "a"}
     assert named("nak @0b.1-3 @0c.1", {"@0b": "b"}) == "nak b.1-3 @0c.1"

@@ -268,7 +268,7 @@ KNOWN = {"first": 1, "end": 9, "last": 9, "group": "g", "life": "x", "stretches"
         {**KNOWN, "stretches": [["x", float("inf"), 1]]},
     ],
 )
-def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None:
+def test_a_feed_with_malformed_answers_is_no_feed(known: dict[str, object]) -> None:
     liar = Liar(lambda fields: protocol.json_frame(FeedFrameKind.ANSWER, **known))
     with FeedClient(liar.at, 0.2) as client, pytest.raises((FeedGone, BadPacket)):
         client.bounds()
@@ -306,7 +306,7 @@ def test_false_text_is_refused() -> None:
         rows.decoded(changed(b"gap", b"\xff\xfe\xfd", data))
 
 
-def test_a_mangled_log_is_told_and_not_believed() -> None:
+def test_a_damaged_log_is_reported_and_not_trusted() -> None:
     data = bytearray(rows.encoded(rows.messages_rows([message(1)], 0, "g", "x", 1)))
     dice = random.Random(7)
     for _ in range(300):

@@ -186,7 +186,7 @@ def test_what_is_compared_is_what_is_there(tmp_path: Path) -> None:
         assert (keeper.base, keeper.missing()) == (7, [(11, 13)])
 
 
-def test_a_group_that_takes_back_what_it_said_is_told_of(tmp_path: Path) -> None:
+def test_a_group_that_replaces_its_messages_is_reported(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         put(log, entered(log).deliver(messages(1, 5), 1))
         keeper = entered(log, "x", 3)
@@ -197,7 +197,7 @@ def test_a_group_that_takes_back_what_it_said_is_told_of(tmp_path: Path) -> None
     assert found[6]["payload"] == b"other"
 
 
-def test_what_is_said_twice_is_logged_once(tmp_path: Path) -> None:
+def test_a_row_sent_twice_is_logged_once(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
         put(log, keeper.deliver(messages(1, 3), 1))

@@ -189,13 +189,13 @@ def test_a_feed_of_another_group_does_not_stand_in(tmp_path: Path) -> None:
             client.bounds()
 
 
-def test_nobody_there_is_said_in_time() -> None:
+def test_a_missing_feed_is_reported_in_time() -> None:
     with pytest.raises(FeedGone, match=r"no feed answered at 127\.0\.0\.1:1 within 0\.5 s"):
         FeedClient("127.0.0.1:1", 0.5).bounds()
 
 
 @pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:70000", "a:1,,b:2"])
-def test_a_bad_address_is_told(text: str) -> None:
+def test_a_bad_address_is_reported(text: str) -> None:
     with pytest.raises(Misuse, match="HOST:PORT"):
         FeedClient(text)
 
@@ -294,7 +294,7 @@ def test_rows_that_are_no_arrow_are_refused_in_words(tmp_path: Path) -> None:
             assert not served.taken
 
 
-def test_one_reader_too_many_is_told_to_come_later(
+def test_one_reader_too_many_is_refused_as_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unisono.feed.server.READERS_COUNT_MAX", 2)

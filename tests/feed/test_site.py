@@ -296,7 +296,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         Feed("g", tmp_path, retain_s=0)
 
 
-def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_shows_the_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unisono.feed.site.TRIM_EVERY_S", 0.05)
 
     async def story() -> None:
@@ -316,7 +316,7 @@ def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.Mon
     assert found == list(range(2001 - len(found), 2001))
 
 
-def test_what_the_group_took_back_is_said_anew_after_a_gap(tmp_path: Path) -> None:
+def test_replaced_messages_follow_a_gap_row(tmp_path: Path) -> None:
     """As if the feed and the sender had died with the only copies of a message."""
 
     async def story() -> None:

@@ -104,7 +104,7 @@ def test_an_event_the_figure_does_not_know_is_our_bug() -> None:
         ),
     ],
 )
-def test_a_figure_with_a_flaw_is_told(arrows: tuple[Arrow, ...], wrong: str) -> None:
+def test_a_figure_with_a_flaw_is_refused(arrows: tuple[Arrow, ...], wrong: str) -> None:
     assert any(wrong in sentence for sentence in Figure("flawed", UP, arrows).undecided())
 
 

@@ -70,7 +70,9 @@ def test_one_that_does_not_fit_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("protocol", ["mtp", "ring"])
 @pytest.mark.parametrize("replayable", [True, False])
-def test_a_plain_member_never_hears_how_a_fed_group_writes(protocol: str, replayable: bool) -> None:
+def test_a_plain_member_never_receives_the_framing_of_a_replayable_group(
+    protocol: str, replayable: bool
+) -> None:
     reason = run_story(
         refused(protocol, {"replayable": replayable}, {"replayable": not replayable})
     )
@@ -83,7 +85,9 @@ def test_a_plain_member_never_hears_how_a_fed_group_writes(protocol: str, replay
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("other", ["rmcast", "mtp", "ring"])
-def test_who_came_with_another_protocol_is_told_which_is_spoken(protocol: str, other: str) -> None:
+def test_a_joiner_with_another_protocol_is_refused_with_the_group_s(
+    protocol: str, other: str
+) -> None:
     if protocol != other:
         reason = run_story(refused(protocol, {}, {"protocol": other}))
         assert f"has protocol={protocol} and this member has protocol={other}: give" in reason
@@ -115,7 +119,7 @@ def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> Non
     run_story(story())
 
 
-def test_two_that_wait_for_others_say_that_they_differ() -> None:
+def test_two_that_wait_for_others_report_that_they_differ() -> None:
     async def story() -> None:
         port = free_port()
         with pytest.raises(unisono.Stopped) as stopped:

@@ -28,7 +28,7 @@ DAY_NS = 86_400 * 10**9
 
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
-def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
+def test_a_clock_set_back_a_day_gets_a_higher_incarnation(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """b is killed, and its next process begins with the clock a day back, at the same address."""

@@ -26,7 +26,7 @@ beat_us = 5
 URL = "unisono://239.1.2.3:7411/orders?protocol=flood&interface=10.0.0.1&name=a&beat_us=5"
 
 
-def test_keywords_a_file_and_a_url_say_the_same(tmp_path: Path) -> None:
+def test_keywords_a_file_and_a_url_mean_the_same(tmp_path: Path) -> None:
     path = tmp_path / "group.toml"
     path.write_text(TOML)
     keywords = {"name": "a", "protocol": "flood", "multicast": "239.1.2.3", "port": 7411}
@@ -94,7 +94,7 @@ def test_a_name_among_the_peers_is_resolved() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_at_once_in_one_line(options: dict[str, Any], text: str) -> None:
+def test_a_mistake_is_reported_at_once_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(Misuse, match=text) as caught:
         unisono.join("orders", spec=FLOOD, **options)
     assert "\n" not in str(caught.value)
@@ -113,7 +113,7 @@ def test_a_mistake_is_told_at_once_in_one_line(options: dict[str, Any], text: st
         ({"advertise": "me"}, "not an IP address"),
     ],
 )
-def test_a_bad_place_is_told(options: dict[str, Any], text: str) -> None:
+def test_a_bad_directory_is_reported(options: dict[str, Any], text: str) -> None:
     with pytest.raises(Misuse, match=text):
         configs.resolve_addresses(configs.read("orders", None, options))
 
@@ -136,7 +136,7 @@ def test_a_bad_place_is_told(options: dict[str, Any], text: str) -> None:
         ("orders://x/y", "unisono://"),
     ],
 )
-def test_a_malformed_url_is_told(url: str, text: str) -> None:
+def test_a_malformed_url_is_reported(url: str, text: str) -> None:
     with pytest.raises(Misuse, match=text):
         configs.read(url, None, {})
 
@@ -152,7 +152,7 @@ def test_a_malformed_url_is_told(url: str, text: str) -> None:
         ("[group]\ngroup = 3", "write a text"),
     ],
 )
-def test_a_malformed_file_is_told(tmp_path: Path, toml: str, text: str) -> None:
+def test_a_malformed_file_is_reported(tmp_path: Path, toml: str, text: str) -> None:
     path = tmp_path / "group.toml"
     path.write_text(toml)
     with pytest.raises(Misuse, match=text):
@@ -161,7 +161,7 @@ def test_a_malformed_file_is_told(tmp_path: Path, toml: str, text: str) -> None:
         configs.read(None, tmp_path / "none.toml", {})
 
 
-def test_an_unknown_protocol_is_told_with_those_that_are() -> None:
+def test_an_unknown_protocol_is_refused_with_the_known_ones() -> None:
     with pytest.raises(Misuse, match="rmcast"):
         unisono.join("orders", protocol="nosuch")
 

@@ -57,7 +57,7 @@ async def pair(port: int, **options: Any) -> AsyncIterator[tuple[Group, Group]]:
         yield a, b
 
 
-def test_a_group_hears_its_members_in_one_stream_and_they_leave_cleanly() -> None:
+def test_a_group_has_one_stream_and_its_members_leave_cleanly() -> None:
     async def story(port: int) -> None:
         async with joining(port, "a") as a:
             async with joining(port, "b") as b:
@@ -102,7 +102,7 @@ def test_groups_on_one_address_do_not_disturb_each_other() -> None:
     run_story(story)
 
 
-def test_what_is_said_in_one_turn_leaves_together() -> None:
+def test_messages_of_one_turn_leave_together() -> None:
     async def story(port: int) -> None:
         async with pair(port) as (a, b):
             before = a.counters()["net.out.calls"]
@@ -129,7 +129,7 @@ def test_batches_are_the_same_stream() -> None:
     run_story(story)
 
 
-def test_the_caller_s_mistakes_are_told() -> None:
+def test_the_caller_s_mistakes_are_reported() -> None:
     async def story(port: int) -> None:
         async with joining(port, "a", message_bytes_max=10) as a:
             with pytest.raises(unisono.TooLarge, match="message_bytes_max=10"):
@@ -176,7 +176,7 @@ def test_a_full_window_makes_callers_wait_in_line() -> None:
     run_story(story)
 
 
-def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
+def test_a_cancelled_caller_sends_nothing_and_delays_nobody() -> None:
     async def story(port: int) -> None:
         options = {"window_bytes_max": 3, "refill_us": 20_000}
         async with joining(port, "a", **options) as a:
@@ -191,7 +191,7 @@ def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
     run_story(story)
 
 
-def test_those_in_line_are_told_when_the_member_stops() -> None:
+def test_waiting_callers_get_the_reason_when_the_member_stops() -> None:
     async def story(port: int) -> None:
         a = await joining(port, "a", window_bytes_max=1, refill_us=60_000_000)
         await a.multicast(b"x")
@@ -232,7 +232,7 @@ def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
         run_story(story)
 
 
-def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
+def test_a_member_that_rejoins_reports_it_and_continues_as_a_new_incarnation() -> None:
     async def story(port: int) -> None:
         async with joining(port, "a", fail_at=1) as a:
             first = a.me
@@ -253,7 +253,7 @@ def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
     run_story(story)
 
 
-def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> None:
+def test_a_member_that_was_alone_and_silent_joins_again_unasked() -> None:
     """Two that started together each founded the group; the one that gives way has lost nothing."""
 
     async def story(port: int) -> None:
@@ -272,7 +272,7 @@ def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> No
     run_story(story)
 
 
-def test_a_join_that_finds_nobody_says_what_was_tried() -> None:
+def test_a_join_that_finds_nobody_reports_what_was_tried() -> None:
     async def story(port: int) -> None:
         with pytest.raises(unisono.Stopped) as caught:
             async with joining(port, "a", silent=1, join_s=0.1):
@@ -312,7 +312,9 @@ def test_a_traced_group_leaves_its_file(tmp_path: Path) -> None:
     assert [row.kind for row in rows] == ["join", "view", "send", "deliver", "leave"]
 
 
-def test_a_life_under_way_has_told_its_trace_but_for_the_last_moment(tmp_path: Path) -> None:
+def test_a_running_incarnation_has_written_its_trace_but_for_the_last_moment(
+    tmp_path: Path,
+) -> None:
     files = pytest.importorskip("unisono.trace.files")
 
     async def story(port: int) -> None:
@@ -341,7 +343,7 @@ def test_a_leave_that_is_cancelled_closes_the_sockets_all_the_same() -> None:
     run_story(story)
 
 
-def test_a_taken_name_is_told_with_what_to_do() -> None:
+def test_a_taken_name_is_reported_with_the_remedy() -> None:
     async def story(port: int) -> None:
         options: dict[str, Any] = {"multicast": "239.192.77.9", "port": port}
         async with unisono.join("real", name="a", **options):

@@ -69,7 +69,7 @@ async def _messages(group: Group, count: int) -> Any:
 
 
 @pytest.mark.real
-def test_who_waits_is_told_when_the_member_stops_first() -> None:
+def test_a_waiting_caller_gets_the_reason_when_the_member_stops_first() -> None:
     async def story() -> None:
         port = free_port()
         async with joining(port, "a", rejoin=False) as a, joining(port, "b", rejoin=False) as b:
@@ -86,7 +86,7 @@ def test_who_waits_is_told_when_the_member_stops_first() -> None:
 
 
 @pytest.mark.real
-def test_what_cannot_be_waited_for_says_so() -> None:
+def test_what_cannot_be_awaited_is_a_misuse() -> None:
     async def story() -> None:
         port = free_port()
         async with joining(port, "a") as a:
@@ -239,7 +239,7 @@ async def _number(handle: Handle) -> int:
     return await handle
 
 
-def test_who_waits_for_a_message_that_was_shed_is_told() -> None:
+def test_awaiting_a_message_that_was_shed_fails() -> None:
     async def story() -> None:
         handles = Handles()
         handles.begin(ME)

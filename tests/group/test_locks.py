@@ -338,7 +338,7 @@ def test_the_lock_comes_when_the_reader_has_done_what_is_ordered_before_it() -> 
     play(story, read_too=False)
 
 
-def test_the_reader_itself_is_told_to_acquire_elsewhere() -> None:
+def test_the_reader_itself_must_acquire_elsewhere() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
         async for _ in a:
             with pytest.raises(unisono.Misuse, match="in another task than the one that reads"):
@@ -388,7 +388,7 @@ def test_votes_and_scope_are_answered() -> None:
     play(story)
 
 
-def test_bad_input_says_what_to_do() -> None:
+def test_bad_input_is_refused_with_the_remedy() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
         with pytest.raises(unisono.Misuse, match="lock 256: a group's locks are numbered 0 to 255"):
             a.lock(256)

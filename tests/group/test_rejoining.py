@@ -45,7 +45,7 @@ def message(number: int, sender: Member = A, seq: int | None = None) -> Message:
     st.data(),
     st.booleans(),
 )
-def test_what_was_said_and_not_heard_back_is_lost(
+def test_what_was_sent_and_not_delivered_back_is_lost(
     batches: list[int], data: st.DataObject, as_spans: bool
 ) -> None:
     outstanding = Outstanding()
@@ -83,7 +83,7 @@ def ended(rejoin_policy: RejoinPolicy, cause: Cause = Cause.EXCLUDED, now_s: flo
     return back
 
 
-def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> None:
+def test_a_rejoin_reports_the_reason_what_was_missed_and_what_was_lost() -> None:
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     rejoin_policy.begin(A)
     assert rejoin_policy.arrived(A, VIEW, 0.0) is None
@@ -98,7 +98,7 @@ def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> No
 
 
 @pytest.mark.parametrize(("place", "seq"), [(None, 9), (5, None), (12, 9)])
-def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> None:
+def test_what_is_unknown_is_not_reported(place: int | None, seq: int | None) -> None:
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     rejoin_policy.begin(A)
     rejoin_policy.arrived(A, VIEW, 0.0)

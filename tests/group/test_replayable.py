@@ -65,7 +65,7 @@ def numbered(*payloads: bytes, start: int = 1) -> list[tuple[int, bytes]]:
     return list(enumerate(payloads, start))
 
 
-def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
+def test_members_and_joiners_count_alike_and_receive_rows_once() -> None:
     async def story(port: int) -> None:
         async with joining(port, "a") as a, joining(port, "b") as b, reading(a, b) as (ra, rb):
             await a.multicast_many([b"x", b"\xf5y"])
@@ -96,7 +96,7 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
     run_story(story, free_port())
 
 
-def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
+def test_a_long_history_is_recalled_in_parts_as_far_as_it_is_kept() -> None:
     async def story(port: int) -> None:
         kept = {"retain_bytes": 200 * 1064}
         async with joining(port, "a", **kept) as a, reading(a) as (ra,):
@@ -112,7 +112,7 @@ def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
     run_story(story, free_port())
 
 
-def test_who_asked_and_is_gone_is_told_no_more() -> None:
+def test_a_requester_that_is_gone_is_sent_no_more() -> None:
     async def story(port: int) -> None:
         async with joining(port, "a") as a, joining(port, "b") as b, reading(a, b) as (ra, _):
             await a.multicast_many([bytes(30_000) for _ in range(200)])

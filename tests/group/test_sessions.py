@@ -211,7 +211,7 @@ def test_state_that_comes_in_the_middle_stays_in_its_place() -> None:
     run_story(story())
 
 
-def test_a_member_is_told_how_to_address_several_groups() -> None:
+def test_a_member_learns_how_to_address_several_groups() -> None:
     async def story() -> None:
         async with unisono.join("g", name="a", port=free_port(), sites=1) as group:
             with pytest.raises(unisono.Misuse, match="join through a daemon with daemon="):

@@ -37,7 +37,7 @@ def test_a_blocked_stream_withholds_and_loses_nothing() -> None:
 
 
 @pytest.mark.real
-def test_a_shedding_stream_drops_the_oldest_and_says_how_many() -> None:
+def test_a_shedding_stream_drops_the_oldest_and_counts_them() -> None:
     async def story(port: int) -> None:
         async with pair(port, slow="shed", queue_count_max=10) as (a, b):
             await a.multicast_many([b"%d" % n for n in range(100)])
@@ -54,7 +54,7 @@ def test_a_shedding_stream_drops_the_oldest_and_says_how_many() -> None:
 
 
 @pytest.mark.real
-def test_a_reader_too_slow_leaves_with_a_reason_and_the_others_are_told() -> None:
+def test_a_reader_too_slow_leaves_with_a_reason_and_the_others_see_it() -> None:
     async def story(port: int) -> None:
         async with pair(port, slow="leave", queue_count_max=10) as (a, b):
             await a.multicast_many([b"x"] * 100)
@@ -67,7 +67,7 @@ def test_a_reader_too_slow_leaves_with_a_reason_and_the_others_are_told() -> Non
 
 
 @pytest.mark.real
-def test_what_its_own_end_kept_from_being_said_is_counted() -> None:
+def test_messages_unsent_at_its_own_end_are_counted() -> None:
     async def story(port: int) -> None:
         a = await joining(port, "a", slow="leave", queue_count_max=5)
         for _ in range(10):

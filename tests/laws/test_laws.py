@@ -63,7 +63,7 @@ def test_an_unknown_law_is_named() -> None:
         judge(story(""), ["gravity"])
 
 
-def test_violations_are_bounded_and_the_first_are_told() -> None:
+def test_violations_are_bounded_and_the_first_are_reported() -> None:
     sends = " | ".join("send" for _ in range(300))
     verdict = judge(story(f"a: view 1 a | {sends}"), ["validity"])
     assert len(verdict.violations) == VIOLATIONS_MAX
@@ -99,7 +99,7 @@ def test_a_causal_violation_names_what_was_needed() -> None:
     ]
 
 
-def test_a_shortest_cycle_is_told() -> None:
+def test_a_shortest_cycle_is_reported() -> None:
     """No two of the lives disagree; the cycle through d is longer by one."""
     text = """
         a: view 1 a b c d | send | a:1 | b:1
@@ -124,7 +124,7 @@ def test_an_agreement_violation_names_the_smallest_witness_once() -> None:
     ]
 
 
-def test_a_message_in_two_forms_is_told_of_all_that_differ_from_the_smallest_life() -> None:
+def test_a_message_in_two_forms_is_reported_of_all_that_differ_from_the_smallest() -> None:
     text = """
         b: view 1 a b c d | a:1!
         c: view 1 a b c d | a:1
@@ -145,7 +145,7 @@ def test_a_hole_is_named_by_its_first_number_and_only_once() -> None:
     ]
 
 
-def test_a_swap_of_neighbours_is_told_once_for_each_pair_of_lives() -> None:
+def test_a_swap_of_neighbours_is_reported_once_for_each_pair() -> None:
     text = """
         a: view 1 a b c | send | send | send | a:1 | a:2 | a:3
         b: view 1 a b c | a:2 | a:1 | a:3
@@ -166,7 +166,7 @@ def test_the_tail_of_a_vanished_sender_may_be_unwritten_but_not_its_middle() -> 
     assert [v.message for v in found_by("no_creation", text)] == ["a#1:2"]
 
 
-def test_without_a_total_order_prefix_says_nothing() -> None:
+def test_without_a_total_order_prefix_finds_nothing() -> None:
     assert found_by("prefix", "a: view 1 a b | send | a:1\nb: view 1 a b | send | b:1") == []
 
 

@@ -28,7 +28,7 @@ Reliable total order, Membership precision, Multicast liveness, Self delivery"""
 EVS = "1.1 1.2 1.3 1.4 2.1 2.2 3 4 5 6.1 6.2 6.3 7.1 7.2"
 
 
-def test_each_law_stands_there_with_its_sentence_and_who_claims_it() -> None:
+def test_the_table_has_each_law_with_its_sentence_and_claims() -> None:
     table = {row[0]: row for row in ROWS if re.fullmatch(r"`\w+`", row[0])}
     assert table.keys() == {f"`{law}`" for law in LAWS}
     head = next(row for row in ROWS if row[0] == "law")
@@ -57,7 +57,7 @@ def test_every_law_is_named_beside_the_literature_or_explained() -> None:
     assert {law for law in LAWS if f"`{law}`" not in after} == set()
 
 
-def test_the_readme_says_of_each_law_that_is_claimed_who_keeps_it() -> None:
+def test_the_readme_lists_the_protocols_that_keep_each_claimed_law() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("| guarantee |"))
     shown: set[str] = set()

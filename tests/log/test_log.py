@@ -147,7 +147,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     Log(tmp_path).close()
 
 
-def test_a_closed_log_says_so(tmp_path: Path) -> None:
+def test_a_closed_log_refuses_appends(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.close()
     with pytest.raises(Misuse, match="closed"):
@@ -275,7 +275,9 @@ def test_a_truncated_file_keeps_what_was_before(
     assert (tmp_path / "log.sqlite.damaged-0").exists()
 
 
-def test_a_bad_tail_is_dropped_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_tail_is_dropped_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(tmp_path, 100)
     other = sqlite3.connect(tmp_path / "log.sqlite")
     other.execute("UPDATE batch SET blob = x'00' WHERE first = 98")

@@ -208,7 +208,7 @@ def test_a_timer_that_is_late_lets_waiting_packets_speak_first() -> None:
     run_story(story)
 
 
-def test_a_farewell_is_said_when_the_world_ends_a_life() -> None:
+def test_a_farewell_is_sent_when_the_world_ends_an_incarnation() -> None:
     async def story() -> None:
         diary, heard = Diary(), asyncio.get_running_loop().create_future()
         other = Endpoint(HERE)

@@ -101,7 +101,7 @@ def test_a_slab_nobody_holds_is_used_again() -> None:
     run_story(story)
 
 
-def test_singles_and_empty_datagrams_are_heard_in_order() -> None:
+def test_single_and_empty_datagrams_are_received_in_order() -> None:
     async def story() -> None:
         sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -132,7 +132,7 @@ def test_one_list_serves_every_member(host: str) -> None:
 
 
 @pytest.mark.skipif(not offload.LINUX, reason="needs all of 127.0.0.0/8 on loopback")
-def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
+def test_the_interface_decides_which_entry_of_the_list_is_ours() -> None:
     async def story() -> None:
         port = free_port("127.0.0.3")
         peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
@@ -146,7 +146,7 @@ def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
     run_story(story)
 
 
-def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
+def test_an_unlisted_process_is_answered_and_then_in_the_view() -> None:
     async def story() -> None:
         listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
         guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
@@ -239,13 +239,13 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_in_one_line(at: Addresses, text: str) -> None:
+def test_a_mistake_is_reported_in_one_line(at: Addresses, text: str) -> None:
     with pytest.raises(Misuse, match=text) as caught:
         Endpoint(at)
     assert "\n" not in str(caught.value)
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_taken_port_is_reported() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
@@ -258,7 +258,7 @@ def test_a_taken_port_is_told() -> None:
             Endpoint(multicast(port))
 
 
-def test_a_small_buffer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_small_buffer_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     offload._warned.clear()
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,

@@ -199,7 +199,7 @@ class Bench:
         return challenge[:3] + bytes([ANSWER]) + challenge[4:]
 
 
-def test_a_lost_answer_costs_one_more_try_and_nothing_is_heard_twice() -> None:
+def test_a_lost_answer_costs_one_more_try_and_nothing_is_received_twice() -> None:
     bench = Bench()
     assert bench.hear(B, HELLO) == []
     assert bench.hear(B, HELLO + b"again") == []
@@ -231,7 +231,7 @@ def test_less_than_a_challenge_brings_nothing() -> None:
     assert bench.sent == [] and bench.counts["drop.stranger"] == 101
 
 
-def test_those_on_the_list_are_heard_at_once_and_answer_challenges_of_their_group() -> None:
+def test_listed_peers_are_received_at_once_and_answer_challenges_of_their_group() -> None:
     bench = Bench(A)
     assert bench.hear(A, b"x") == [[b"x"]] and bench.sent == []
     other = Bench()

@@ -64,7 +64,7 @@ def test_a_process_whose_clock_is_set_back_goes_on_counting_up(clock: Clock) -> 
     assert new_incarnation() > first, "also before 2026"
 
 
-def test_who_is_told_of_a_later_life_comes_back_above_it(clock: Clock) -> None:
+def test_a_member_that_learns_of_a_later_incarnation_returns_above_it(clock: Clock) -> None:
     later = clock.new_process() + (10**9 << RANDOM_BITS)
     assert later < new_incarnation(above=later) < later + (2 << RANDOM_BITS)
 
@@ -94,7 +94,7 @@ def test_the_highest_number_of_all_is_no_reason_to_end_the_others(clock: Clock) 
     assert first < new_incarnation() < first + (2 << RANDOM_BITS)
 
 
-def test_nobody_is_believed_who_tells_of_the_last_number(clock: Clock) -> None:
+def test_a_report_of_the_last_number_is_not_believed(clock: Clock) -> None:
     later = clock.new_process()
     assert believed(later) == later
     assert believed(BELIEVED_MAX + 1) == 0 == believed(INCARNATION_MAX)

@@ -30,7 +30,7 @@ def test_what_took_most_of_the_time_is_the_reason(after: Sample, why: str) -> No
     assert why in EXPLANATIONS
 
 
-def test_it_is_counted_each_time_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_counted_each_time_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counts: dict[str, int] = {}
     lateness = Lateness(counts)
     now_us = time.monotonic_ns() // 1000

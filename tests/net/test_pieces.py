@@ -77,7 +77,7 @@ def test_host_and_port_are_split(text: str, split: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["[::1", "[::1]7400", ":7400", "host:x", "host:70000", "host:-1"])
-def test_a_bad_address_is_told_in_one_line(text: str) -> None:
+def test_a_bad_address_is_reported_in_one_line(text: str) -> None:
     with pytest.raises(Misuse) as told:
         addresses.host_and_port(text, "peer")
     assert "\n" not in str(told.value) and text.strip(":") in str(told.value)
@@ -90,7 +90,7 @@ def test_a_link_local_address_has_the_scope_of_our_interface() -> None:
         addresses.index_of("", "fe80::1")
 
 
-def test_a_name_without_an_address_is_told() -> None:
+def test_a_name_without_an_address_is_reported() -> None:
     with pytest.raises(Misuse, match="cannot be resolved"):
         addresses.resolve("no-such-host.invalid", 1)
     with pytest.raises(Misuse, match="does not exist"):

@@ -112,7 +112,7 @@ def test_a_probe_has_one_answer_at_most() -> None:
     run_story(story())
 
 
-def test_the_driver_asks_and_the_core_is_told() -> None:
+def test_the_driver_probes_and_the_core_gets_the_refusal() -> None:
     async def story() -> None:
         gone = dead()
         answered = asyncio.Event()
@@ -132,7 +132,7 @@ def test_the_driver_asks_and_the_core_is_told() -> None:
     run_story(story())
 
 
-def test_only_those_whom_we_may_speak_to_are_probed() -> None:
+def test_only_validated_addresses_are_probed() -> None:
     """Where there is no multicast, an address has to be proved first."""
 
     async def story() -> None:

@@ -26,7 +26,7 @@ def test_the_reach_of_multicasts_is_set_on_the_socket() -> None:
 
 
 @pytest.mark.real
-def test_a_request_that_the_protocol_does_not_know_says_what_it_knows() -> None:
+def test_an_unknown_request_is_refused_with_the_known_ones() -> None:
     async def ask() -> None:
         async with unisono.join(
             "requests", protocol="rmcast", port=7478, detect_us=80_000

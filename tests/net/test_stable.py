@@ -190,7 +190,7 @@ def test_two_processes_cannot_have_one_file(tmp_path: Path) -> None:
     assert records_of(path) == [b"r"]
 
 
-def test_damage_before_sound_records_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+def test_damage_before_valid_records_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "stable"
     store = StableFile(path)
     for record in (b"first record", b"second record", b"third record"):
@@ -218,7 +218,7 @@ def test_zeros_at_the_end_are_a_torn_tail(tmp_path: Path) -> None:
     assert records_of(path) == [b"one"]
 
 
-def test_a_stable_file_that_cannot_be_is_told(tmp_path: Path) -> None:
+def test_an_impossible_stable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="give a writable path"):
         StableFile(tmp_path)
 
@@ -292,7 +292,7 @@ def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
     assert "internal error" not in caplog.text
 
 
-def test_the_core_is_told_the_pieces_one_after_the_other() -> None:
+def test_the_core_gets_the_pieces_one_after_the_other() -> None:
     async def story() -> None:
         diary = Diary()
         core = Script(lambda event: [])

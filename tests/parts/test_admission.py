@@ -59,7 +59,7 @@ def test_the_order_of_options_does_not_matter_and_their_values_do() -> None:
     assert terms().tag != terms("mtp").tag != terms(with_state=True).tag
 
 
-def test_one_with_other_terms_is_turned_away_and_told() -> None:
+def test_a_joiner_with_other_terms_is_refused_with_the_reason() -> None:
     mine, theirs = terms(sites=3), terms(sites=2)
     reason, out = told(mine, seal(3, 1, theirs.tag, 0, b"let me in"), size=2)
     assert reason == "" and isinstance(out[0], Send) and out[0].to == (THERE,)
@@ -149,7 +149,7 @@ def test_two_outside_warn_each_other_and_wait() -> None:
     assert reason == "" and isinstance(out[0], Warn) and "sites=2" in out[0].text
 
 
-def test_a_note_that_is_alike_or_of_another_group_says_nothing() -> None:
+def test_a_note_that_is_equal_or_of_another_group_changes_nothing() -> None:
     other = Terms("other", terms(sites=2).fields)
     assert told(terms(), note(terms(), size=9), note(other, size=9), size=0) == ("", [])
 

@@ -35,7 +35,7 @@ def watching(*keys: str) -> Detector[str]:
     return detector
 
 
-def test_one_that_says_nothing_is_silent_after_the_goal_and_not_before() -> None:
+def test_a_peer_that_sends_nothing_is_silent_after_the_goal_and_not_before() -> None:
     detector = watching("a")
     now_us = looked_for(detector, 0, DETECT_US - LOOK_US)
     assert not detector.is_silent("a")
@@ -43,7 +43,7 @@ def test_one_that_says_nothing_is_silent_after_the_goal_and_not_before() -> None
     assert detector.is_silent("a")
 
 
-def test_one_that_is_heard_is_not_silent() -> None:
+def test_a_peer_that_is_received_is_not_silent() -> None:
     detector = watching("a", "b")
     now_us = 0
     for _ in range(5):
@@ -96,7 +96,7 @@ def test_it_is_patient_with_all_while_we_ourselves_are_late() -> None:
     assert detector.limit_us("a") == GAP_TIMES * 5 * LOOK_US
 
 
-def test_a_stop_of_ours_tells_nothing_of_how_slow_the_machine_is() -> None:
+def test_a_pause_of_ours_does_not_count_as_a_slow_machine() -> None:
     detector = watching("a")
     detector.look(MOST_TIMES * DETECT_US)
     assert detector.limit_us("a") == DETECT_US

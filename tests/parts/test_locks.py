@@ -89,7 +89,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_events_alone_say_who_holds_each_lock_and_no_lock_has_two_holders(
+def test_events_alone_determine_the_holders_and_no_lock_has_two(
     steps: list[tuple[str, AcquireLock | ReleaseLock | None]],
 ) -> None:
     table: LockTable[str] = LockTable()
@@ -135,7 +135,7 @@ def test_a_command_is_read_from_its_text(command: GroupCommand) -> None:
         ("unlock number=1", "takes no request 'unlock', but lock, release"),
     ],
 )
-def test_bad_arguments_say_what_to_write(text: str, error: str) -> None:
+def test_bad_arguments_are_refused_with_the_remedy(text: str, error: str) -> None:
     with pytest.raises(Misuse, match=error):
         command_of(text, KINDS)
 

@@ -71,7 +71,7 @@ def test_an_answer_just_before_the_end_is_not_lost() -> None:
             answers([child], LIMIT_S)
 
 
-def test_an_unexpected_end_is_told_with_its_last_complaint() -> None:
+def test_an_unexpected_end_is_reported_with_the_last_error_line() -> None:
     program = "import sys; print('first\\n  last  \\n', file=sys.stderr); sys.exit(5)"
     with Processes() as processes:
         child = start(processes, program)
@@ -97,7 +97,7 @@ def test_one_failure_ends_the_wait_for_all() -> None:
             answers([silent, failing], LIMIT_S)
 
 
-def test_silence_and_other_output_are_told() -> None:
+def test_silence_and_other_output_are_reported() -> None:
     with Processes() as processes:
         child = start(processes, ECHO)
         with pytest.raises(RunFailed, match=r"a: no answer within 0.1 s"):

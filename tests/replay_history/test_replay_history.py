@@ -68,7 +68,7 @@ def test_resilient_messages_are_ordered() -> None:
     assert isinstance(found, Message) and found.seq == 1
 
 
-def test_a_row_that_was_said_is_dropped_and_takes_no_place() -> None:
+def test_a_repeated_row_is_dropped_and_takes_no_offset() -> None:
     one, whose = begun(), SinkRows("q", 3, 5)
     first = replay_history.rows(whose, 0, [b"r0", b"r1"])
     assert delivered(one, *first) == [(1, b"r0"), (2, b"r1")]
@@ -146,7 +146,7 @@ def test_only_so_many_writers_are_known() -> None:
     assert one.offset == offset + 1, "the one that wrote longest ago is forgotten, and no other"
 
 
-def test_what_members_tell_each_other() -> None:
+def test_the_records_of_a_recall_round_trip() -> None:
     one = begun()
     past = (
         Message(B, b"x" * 5, 3, "v", 4, Service.SAFE),
@@ -163,7 +163,7 @@ def test_what_members_tell_each_other() -> None:
     assert one.offset == 0
 
 
-def test_our_own_are_told_as_we_said_them() -> None:
+def test_our_own_messages_are_reported_as_sent() -> None:
     row = replay_history.rows(SinkRows("q", 0, 1), 7, [b"r"])[0]
     for travelling, meant in (
         (b"x", b"x"),

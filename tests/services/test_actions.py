@@ -174,7 +174,7 @@ def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
 
 
 @pytest.mark.rule("RNG-22", "RNG-23")
-def test_who_leaves_before_its_vote_blocks_nobody_and_who_returns_learns() -> None:
+def test_a_member_that_leaves_before_its_vote_blocks_nobody_and_learns_on_return() -> None:
     async def story(port: int) -> None:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         async with members(port, "ab") as some:
@@ -213,7 +213,7 @@ def test_an_action_outlives_its_caller_and_a_key_is_done_once() -> None:
     run_story(story)
 
 
-def test_what_others_say_in_the_group_is_passed_over() -> None:
+def test_other_messages_of_the_group_are_ignored() -> None:
     async def story(port: int) -> None:
         async with members(port, "ab") as some:
             a = some.actions["a"]
@@ -225,7 +225,7 @@ def test_what_others_say_in_the_group_is_passed_over() -> None:
     run_story(story)
 
 
-def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
+def test_a_stopped_member_returns_and_its_callers_get_the_outcome() -> None:
     async def story(port: int) -> None:
         async with members(port, "abc") as some:
             a, b = some.actions["a"], some.actions["b"]

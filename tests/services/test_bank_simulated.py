@@ -185,5 +185,5 @@ def test_no_action_is_blocked_longer_than_the_reformation() -> None:
 
 
 @pytest.mark.slow
-def test_a_commit_that_waits_for_who_is_down_is_blocked_that_long() -> None:
+def test_a_commit_that_waits_for_a_crashed_member_is_blocked_that_long() -> None:
     assert max(times_s(forgiving, seed) for seed in range(2))[0] > DOWN_US / 1e6 / 2

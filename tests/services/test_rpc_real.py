@@ -217,7 +217,7 @@ def test_clients_of_daemons_answer_members_and_others() -> None:
     stage.run_story(story)
 
 
-def test_a_caller_outside_learns_who_is_gone() -> None:
+def test_a_caller_outside_learns_which_members_are_gone() -> None:
     async def story(place: Path) -> None:
         async def never(call: rpc.Call) -> bytes:
             await asyncio.Event().wait()

@@ -289,7 +289,7 @@ def test_a_member_that_departs_before_the_call_has_its_place_is_absent() -> None
     run(story)
 
 
-def test_a_call_that_is_not_ordered_times_out_and_says_so() -> None:
+def test_a_call_that_is_not_ordered_times_out_with_the_reason() -> None:
     async def story(world: RpcWorld) -> None:
         a = world.add("a", echo)
         world.order.stalled = True

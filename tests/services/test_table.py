@@ -65,7 +65,7 @@ def gone(name: str, key: str) -> Message:
 
 
 @pytest.mark.rule("RNG-23")
-def test_it_commits_at_the_last_yes_and_nobody_says_the_outcome() -> None:
+def test_it_commits_at_the_last_yes_without_an_outcome_message() -> None:
     assert told(Table(), ask(C, "x", "a", "b"), vote(B, "x"), vote(A, "x")) == [
         ("x", "Begun"),
         ("x", "Committed"),
@@ -126,7 +126,7 @@ def test_the_first_of_the_view_puts_a_failure_into_the_order_once_for_each_actio
 
 
 @pytest.mark.rule("RNG-22")
-def test_if_the_one_who_would_say_it_fails_too_another_does() -> None:
+def test_if_the_notifier_fails_too_another_sends_the_notice() -> None:
     here = replica(B)
     here.deliver(ask(C, "x", "a", "c"))
     assert not notices(here.install(view_of(A, B)))
@@ -237,7 +237,7 @@ def test_a_table_is_handed_over_whole() -> None:
     assert there.state() == here.state()
 
 
-def test_a_new_group_is_told_by_its_first_request() -> None:
+def test_a_new_group_is_recognised_by_its_first_request() -> None:
     class Begins(Participant):
         def __init__(self) -> None:
             self.origins: list[str] = []
@@ -373,7 +373,7 @@ def test_any_interleaving_is_decided_alike_and_blocks_nobody(moves: list[Any]) -
 
 
 @pytest.mark.rule("RNG-23")
-def test_long_stories_too_and_who_was_down_has_it_all_on_its_disk() -> None:
+def test_long_histories_too_and_a_member_that_was_down_has_all_on_disk() -> None:
     learned = 0
     for seed in range(400):
         order = play(story(seed))

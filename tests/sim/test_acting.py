@@ -69,7 +69,7 @@ def plan(play: ApplicationSpec, **more: object) -> Plan:
     return replace(common, application=play, **more)  # type: ignore[arg-type]
 
 
-def test_it_is_prompted_and_hears_what_the_others_say() -> None:
+def test_it_is_prompted_and_receives_what_the_others_send() -> None:
     outcome = run(plan(ApplicationSpec(Echo, noted)))
     assert not outcome.violations and outcome.laws["application"] == "kept"
     echoes: list[Echo] = [each.application for each in LIVES]
@@ -91,7 +91,7 @@ def test_records_survive_a_crash_and_not_amnesia() -> None:
     assert told["b#1"][1] is False and told["b#2"] == ([b"b#2"], True)
 
 
-def test_a_state_is_handed_over_whatever_the_weather_says() -> None:
+def test_a_state_is_handed_over_whatever_the_weather() -> None:
     crash = FaultEvent("crash", 1_500_000, 100_000, (1,))
     weather = Weather(schedule=(crash,), with_state=False)
     outcome = run(plan(ApplicationSpec(Echo, noted), weather=weather, protocol="mtp", spec=None))

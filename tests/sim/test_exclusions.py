@@ -47,7 +47,7 @@ def test_a_false_exclusion_is_caught_where_no_fault_explains_it(protocol: str) -
 
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
-def test_without_a_bug_world_and_trace_say_the_same(protocol: str) -> None:
+def test_without_a_bug_world_and_trace_agree(protocol: str) -> None:
     for seed in range(6):
         assert not agree(run(Plan(protocol=protocol, seed=seed, nodes=5, messages=30)))
 

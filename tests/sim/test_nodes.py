@@ -190,7 +190,7 @@ def test_a_clock_has_reached_what_it_was_asked_for() -> None:
             assert watch.local(at) >= local > watch.local(at - 1)
 
 
-def test_a_slow_application_is_told_to_the_core(lives: list[Diary]) -> None:
+def test_a_slow_application_is_reported_to_the_core(lives: list[Diary]) -> None:
     lived(FaultEvent("slow", SECOND, SECOND // 2, (1,)))
     assert [(now, event.on) for now, event in lives[1].seen if isinstance(event, Congested)] == [
         (SECOND, True),
@@ -234,7 +234,7 @@ def test_what_ailed_a_life_does_not_ail_the_next(lives: list[Diary]) -> None:
     assert slow.times(Congested) == [1_500_000, 1_700_000]
 
 
-def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
+def test_each_node_gets_its_role_and_keeps_it(lives: list[Diary]) -> None:
     told: list[tuple[str, Mapping[str, int]]] = []
 
     class Told(Diary):
@@ -346,7 +346,7 @@ def test_a_view_of_fewer_than_the_protocol_promises_is_a_violation(
 
 
 @pytest.mark.parametrize("said, found", [("v", []), ("", []), ("w", ["place"])])
-def test_a_message_in_another_view_than_it_says_is_a_violation(said: str, found: list[str]) -> None:
+def test_a_message_in_another_view_than_its_own_is_a_violation(said: str, found: list[str]) -> None:
     class Misplaces(Diary):
         def step(self, now_us: int, event: Event) -> list[Effect]:
             if not isinstance(event, Join):

@@ -36,7 +36,7 @@ def test_most_of_the_masters_are_to_go_on_whoever_forgot_long_ago(
     assert probes("mtp", 3, weather(*faults)) == 2
 
 
-def test_a_master_that_nobody_could_tell_the_web_makes_no_majority() -> None:
+def test_a_master_that_could_not_learn_of_the_web_makes_no_majority() -> None:
     """a alone cannot tell b whether c and an earlier b have gone on without it."""
     assert probes("mtp", 3, weather(starts_us=LATE)) == 0
     assert probes("mtp", 3, weather(LEAVE)) == 0

@@ -146,7 +146,7 @@ def test_a_campaign_in_several_processes_sums_up_as_in_one() -> None:
     assert one.rate > 1 and two.virtual_s == one.virtual_s
 
 
-def test_a_campaign_stops_after_enough_failures_and_says_how_to_replay_them() -> None:
+def test_a_campaign_stops_after_enough_failures_with_their_replay_commands() -> None:
     summary = campaign(
         FLOOD, range(1000), "loss", (3, 3), jobs=1, messages=60, failures_max=2, plan=BUGGY
     )

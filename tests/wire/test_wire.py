@@ -189,7 +189,7 @@ def test_packets_of_which_none_is_like_its_neighbour_cost_no_more_than_alone(
         (seal(3, 5, tag_of("other"), 9, b"x"), "group"),
     ],
 )
-def test_what_is_not_ours_is_told_apart(packet: bytes, reason: str) -> None:
+def test_foreign_files_are_recognised(packet: bytes, reason: str) -> None:
     with pytest.raises(BadPacket) as caught:
         unseal(packet, 4, tag_of("g"))
     assert caught.value.reason == reason
