@@ -31,6 +31,7 @@ from tests.waiting import eventually
 from unisono.client import frames
 from unisono.client.frames import FrameKind, FrameSplitter, JoinFrame, ShedFrame, StateFrame, framed
 from unisono.daemon import Daemon, RegistryLimits, SessionLimits, records
+from unisono.daemon.records import MulticastFields, encoded
 from unisono.layout import decode
 
 pytestmark = pytest.mark.real
@@ -388,7 +389,7 @@ def test_the_sender_is_notified_when_its_message_is_stable() -> None:
             await of_size(a, 1)
             level = unisono.Resilient(2)
             body = frames.submit_head(level, ("g",)) + frames.bundle_of([b"x", b"y"])
-            record = records.multicast(1, 4, None, body)
+            record = encoded(MulticastFields(1, 4, None, body))
             one._deliver(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
             one._flush()
             item = await anext(a)

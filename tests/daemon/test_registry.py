@@ -17,11 +17,17 @@ from unisono.daemon import records, registry
 from unisono.daemon.effects import AdoptState, DeliverBundle, Disconnect, Effect, InstallView
 from unisono.daemon.locks import GroupLocks
 from unisono.daemon.records import (
+    ClientDied,
     ClientJoined,
     ClientKey,
+    ClientLeft,
     ClientLock,
     ClientMulticast,
     DaemonLost,
+    MulticastFields,
+    StateFields,
+    StateKey,
+    encoded,
 )
 from unisono.daemon.registry import SNAPSHOT_VERSION, Client, Registry, RegistryLimits, Snapshot
 from unisono.errors import BadPacket
@@ -36,12 +42,12 @@ def founded(limits: RegistryLimits | None = None) -> Registry:
 
 
 def joined(number: int, name: str, group: str = "g", with_state: bool = False) -> bytes:
-    return records.joined(ClientJoined(number, group, name, number, with_state))
+    return encoded(ClientJoined(number, group, name, number, with_state))
 
 
 def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: int = 0) -> bytes:
     head = submit_head(Service.AGREED, tuple(groups))
-    return records.multicast(number, before, None, head + bundle_of(payloads))
+    return encoded(MulticastFields(number, before, None, head + bundle_of(payloads)))
 
 
 # -- what it does -------------------------------------------------------------------------------
@@ -91,7 +97,7 @@ def test_a_view_distinguishes_a_leave_from_a_failure() -> None:
     (lost,) = me.ring(View((D,), "without E"))
     told = [
         [str(change) for change in effect.view.changes]
-        for record in (records.left(2), records.died(3, "killed"), lost)
+        for record in (encoded(ClientLeft(2)), encoded(ClientDied(3, "killed")), lost)
         for effect in me.deliver(D, record)
         if isinstance(effect, InstallView)
     ]
@@ -104,7 +110,7 @@ def test_a_view_distinguishes_a_leave_from_a_failure() -> None:
         (RegistryLimits(), joined(2, "a"), "name a is taken in group g"),
         (
             RegistryLimits(),
-            records.joined(ClientJoined(2, "g", "b", 2, True, True)),
+            encoded(ClientJoined(2, "g", "b", 2, True, True)),
             "the group 'g' has replayable=false and this member has replayable=true:"
             " give replayable=false, or join a group of another name",
         ),
@@ -129,7 +135,7 @@ def test_a_message_below_agreed_takes_no_place() -> None:
     me = founded()
     me.deliver(D, joined(1, "a"))
     head = submit_head(Service.FIFO, ("g",))
-    (found,) = me.deliver(D, records.multicast(1, 0, None, head + bundle_of([b"x"])))
+    (found,) = me.deliver(D, encoded(MulticastFields(1, 0, None, head + bundle_of([b"x"]))))
     assert isinstance(found, DeliverBundle) and found.seq == 0 and me.seq == 1
 
 
@@ -337,42 +343,40 @@ def test_a_state_of_another_place_or_from_another_daemon_is_dropped() -> None:
     me.deliver(E, joined(1, "a", with_state=True))
     me.deliver(D, joined(1, "b", with_state=True))
     for key, daemon_ in (
-        (records.state_key(ClientKey(D, 1), 1), E),
-        (records.state_key(ClientKey(D, 1), 2), D),
-        (records.state_key(ClientKey(E, 1), 2), E),
-        (records.state_key(ClientKey(E, 7), 2), E),
+        (encode(StateKey(ClientKey(D, 1), 1)), E),
+        (encode(StateKey(ClientKey(D, 1), 2)), D),
+        (encode(StateKey(ClientKey(E, 1), 2)), E),
+        (encode(StateKey(ClientKey(E, 7), 2)), E),
     ):
-        assert not me.deliver(daemon_, records.state(key, b"x", failed=False))
+        assert not me.deliver(daemon_, encoded(StateFields(False, key, b"x")))
     assert me.counts["drop.late_state"] == 4
-    key = records.state_key(ClientKey(D, 1), 2)
-    (found,) = me.deliver(E, records.state(key, b"x", failed=False))
+    key = encode(StateKey(ClientKey(D, 1), 2))
+    (found,) = me.deliver(E, encoded(StateFields(False, key, b"x")))
     assert isinstance(found, AdoptState) and bytes(found.state) == b"x"
-    assert not me.deliver(E, records.state(key, b"y", failed=False)), "once"
+    assert not me.deliver(E, encoded(StateFields(False, key, b"y"))), "once"
 
 
 def test_who_gets_no_state_does_not_come_in() -> None:
     me = founded()
     me.deliver(D, joined(1, "a", with_state=True))
     me.deliver(D, joined(2, "b", with_state=True))
-    key = records.state_key(ClientKey(D, 2), 2)
-    refusal, view = me.deliver(D, records.state(key, b"too large", failed=True))
+    key = encode(StateKey(ClientKey(D, 2), 2))
+    refusal, view = me.deliver(D, encoded(StateFields(True, key, b"too large")))
     assert isinstance(refusal, Disconnect) and refusal.reason == "too large"
     assert isinstance(view, InstallView) and view.to == (1,)
 
 
 def test_whether_a_group_is_fed_is_in_the_snapshot() -> None:
     me = founded()
-    me.deliver(D, records.joined(ClientJoined(1, "g", "a", 1, True, True)))
+    me.deliver(D, encoded(ClientJoined(1, "g", "a", 1, True, True)))
     later = Registry.restored(E, me.snapshot())
-    (cut,) = later.deliver(E, records.joined(ClientJoined(1, "g", "b", 1, True, False)))
+    (cut,) = later.deliver(E, encoded(ClientJoined(1, "g", "b", 1, True, False)))
     assert (
         isinstance(cut, Disconnect)
         and "has replayable=true and this member has replayable=false" in cut.reason
     )
     assert not [
-        e
-        for e in later.deliver(E, records.joined(ClientJoined(2, "g", "c", 2, True, True)))
-        if e == cut
+        e for e in later.deliver(E, encoded(ClientJoined(2, "g", "c", 2, True, True))) if e == cut
     ]
     assert [member.name for member in later.members("g")] == ["a", "c"]
 

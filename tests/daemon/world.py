@@ -33,7 +33,17 @@ from unisono.daemon.effects import (
     Parted,
     Release,
 )
-from unisono.daemon.records import ClientJoined, ClientKey, Stranger
+from unisono.daemon.records import (
+    ClientDied,
+    ClientJoined,
+    ClientKey,
+    ClientLeft,
+    ClientLock,
+    MulticastFields,
+    StateFields,
+    Stranger,
+    encoded,
+)
 from unisono.daemon.registry import Registry, RegistryLimits
 from unisono.model import Address, ChangeKind, Member, Message, Service, View
 
@@ -84,7 +94,7 @@ class Reader:
             self.answers[entry.key] = entry
         elif isinstance(entry, CaptureState):
             state = ",".join(map(str, self.log)).encode()
-            world.say(self.key.daemon, records.state(entry.key, state, failed=False))
+            world.say(self.key.daemon, encoded(StateFields(False, entry.key, state)))
         elif isinstance(entry, AdoptState):
             assert not self.views and not self.log, "state after the first view"
             self.log = [int(text) for text in bytes(entry.state).decode().split(",") if text]
@@ -235,9 +245,7 @@ class World:
         with_state = self.dice.random() < 0.7
         key = ClientKey(who, self.number)
         self.readers[key] = Reader(key, name, group, with_state)
-        self.say(
-            who, records.joined(ClientJoined(key.number, group, name, self.number, with_state))
-        )
+        self.say(who, encoded(ClientJoined(key.number, group, name, self.number, with_state)))
 
     def multicast(self, reader: Reader) -> None:
         count = self.dice.randint(1, 3)
@@ -247,7 +255,7 @@ class World:
         stranger = Stranger(reader.name, 1) if self.dice.random() < 0.1 else None
         self.say(
             reader.key.daemon,
-            records.multicast(reader.key.number, reader.said, stranger, head + bundle),
+            encoded(MulticastFields(reader.key.number, reader.said, stranger, head + bundle)),
         )
         reader.said += count
 
@@ -257,7 +265,7 @@ class World:
         release = dice.random() < 0.4
         asked = LockFrame(key, dice.randrange(2), release, not release and dice.random() < 0.7)
         reader.asked[key] = asked
-        self.say(reader.key.daemon, records.lock(reader.key.number, asked))
+        self.say(reader.key.daemon, encoded(ClientLock(reader.key.number, asked)))
 
     def present(self) -> list[Reader]:
         return [each for key, each in self.readers.items() if key not in self.gone]
@@ -283,8 +291,9 @@ class World:
                 reader.read(self)
         elif move < 0.96:
             self.gone.add(reader.key)
-            end = records.left if dice.random() < 0.5 else lambda n: records.died(n, "died")
-            self.say(reader.key.daemon, end(reader.key.number))
+            number = reader.key.number
+            end = ClientLeft(number) if dice.random() < 0.5 else ClientDied(number, "died")
+            self.say(reader.key.daemon, encoded(end))
         elif move < 0.97 and len(self.together()) > 1:
             (self.crash if dice.random() < 0.5 else self.part)(who)
         elif move < 0.98 and self.apart:

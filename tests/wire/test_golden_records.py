@@ -19,8 +19,19 @@ from unisono.client.frames import (
 )
 from unisono.client.lock_frames import AnswerFrame, LockFrame
 from unisono.core import Answer, Cause
-from unisono.daemon import records
-from unisono.daemon.records import ClientJoined, ClientKey, Stranger
+from unisono.daemon.records import (
+    ClientDied,
+    ClientJoined,
+    ClientKey,
+    ClientLeft,
+    ClientLock,
+    DaemonLost,
+    MulticastFields,
+    StateFields,
+    StateKey,
+    Stranger,
+    encoded,
+)
 from unisono.daemon.registry import Registry, RegistryLimits
 from unisono.layout import encode
 from unisono.model import (
@@ -73,8 +84,8 @@ def snapshot() -> bytes:
         (B, 2, "h", "z", False),
     ):
         joined = ClientJoined(number, group, name, number, with_state)
-        registry.deliver(daemon, records.joined(joined))
-    registry.deliver(B, records.lock(1, LockFrame(1, 7, False, False)))
+        registry.deliver(daemon, encoded(joined))
+    registry.deliver(B, encoded(ClientLock(1, LockFrame(1, 7, False, False))))
     assert Registry.restored(A, registry.snapshot()).snapshot() == registry.snapshot()
     return registry.snapshot()
 
@@ -143,16 +154,16 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
         frames.bundle_of([b"x", b"yz"]),
     ),
     "shed": lambda: framed(ShedFrame(5)),
-    "record.join": lambda: records.joined(ClientJoined(3, "g", "a", 7, True, True)),
-    "record.leave": lambda: records.left(3),
-    "record.gone": lambda: records.died(3, "why"),
-    "record.said": lambda: records.multicast(3, 4, None, SUBMIT),
-    "record.stranger": lambda: records.multicast(3, 4, Stranger("s", 8), SUBMIT),
-    "record.state": lambda: records.state(
-        records.state_key(ClientKey(B, 3), 44), b"state", failed=True
+    "record.join": lambda: encoded(ClientJoined(3, "g", "a", 7, True, True)),
+    "record.leave": lambda: encoded(ClientLeft(3)),
+    "record.gone": lambda: encoded(ClientDied(3, "why")),
+    "record.said": lambda: encoded(MulticastFields(3, 4, None, SUBMIT)),
+    "record.stranger": lambda: encoded(MulticastFields(3, 4, Stranger("s", 8), SUBMIT)),
+    "record.state": lambda: encoded(
+        StateFields(True, encode(StateKey(ClientKey(B, 3), 44)), b"state")
     ),
-    "record.lock": lambda: records.lock(3, LockFrame(9, 7, True, False)),
-    "record.lost": lambda: records.daemon_lost(A, 17),
+    "record.lock": lambda: encoded(ClientLock(3, LockFrame(9, 7, True, False))),
+    "record.lost": lambda: encoded(DaemonLost(17, A)),
     "snapshot": snapshot,
     "recall.ask": lambda: history.control(history.RecallRequest(1, A, 2, 3)),
     "recall.have": lambda: history.control(history.RecallOffer(1, A, 2, 3)),

@@ -131,7 +131,6 @@ def page() -> str:
                 [
                     ("*front*", records.RecordFront),
                     *((records.RecordKind(k).name.lower(), r) for k, r in records.RECORDS.items()),
-                    ("state", records.StateFields),
                     ("snapshot", Snapshot),
                 ],
             ),

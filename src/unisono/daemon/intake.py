@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from unisono import config as configs
 from unisono.client.frames import (
@@ -18,13 +19,23 @@ from unisono.client.frames import (
     lengths_of,
 )
 from unisono.client.lock_frames import LockFrame
-from unisono.daemon import records
-from unisono.daemon.records import ClientJoined, Stranger
+from unisono.daemon.records import (
+    ClientDied,
+    ClientJoined,
+    ClientLeft,
+    ClientLock,
+    MulticastFields,
+    StateFields,
+    Stranger,
+    encoded,
+)
 from unisono.daemon.session import ClientSession
 from unisono.errors import BadPacket, UnisonoError
 from unisono.group import Group
 from unisono.layout import decode
 from unisono.model import ServiceLevel
+
+REASON_LENGTH_MAX: Final = 200
 
 log = logging.getLogger("unisono.daemon")
 
@@ -58,8 +69,9 @@ class Intake:
             session.part()
         elif session.group:
             with contextlib.suppress(UnisonoError):
-                record = records.died(session.number, session.ending or "its connection ended")
-                await self._ring.multicast(record, self._control)
+                reason = session.ending or "its connection ended"
+                record = ClientDied(session.number, reason[:REASON_LENGTH_MAX])
+                await self._ring.multicast(encoded(record), self._control)
 
     async def _take(self, session: ClientSession, found: Sequence[tuple[int, memoryview]]) -> bool:
         """Multicast these frames. Returns whether the client leaves with them."""
@@ -103,10 +115,10 @@ class Intake:
         hello = session.hello
         assert hello is not None
         stranger = None if session.group else Stranger(hello.name, hello.incarnation)
-        record = records.multicast(session.number, session.sent_count, stranger, body)
+        record = MulticastFields(session.number, session.sent_count, stranger, body)
         session.sent_count += len(lengths)
         self._counts["submitted"] += len(lengths)
-        return submit.level, record
+        return submit.level, encoded(record)
 
     def _encode_request(self, session: ClientSession, kind: int, body: memoryview) -> bytes:
         if kind == FrameKind.JOIN:
@@ -118,7 +130,7 @@ class Intake:
             hello = session.hello
             assert hello is not None
             session.group, session.sheds = request.group, request.sheds
-            return records.joined(
+            return encoded(
                 ClientJoined(
                     session.number,
                     request.group,
@@ -130,15 +142,15 @@ class Intake:
                 )
             )
         if kind == FrameKind.LEAVE:
-            return records.left(session.number)
+            return encoded(ClientLeft(session.number))
         if kind == FrameKind.STATE:
             reply = decode(StateFrame, body)
             if reply.key not in session.requested_states:
                 raise BadPacket("state")
             session.requested_states.discard(reply.key)
-            return records.state(reply.key, reply.state, reply.failed)
+            return encoded(StateFields(reply.failed, reply.key, reply.state))
         if kind == FrameKind.LOCK:
             if not session.group:
                 raise BadPacket("lock")
-            return records.lock(session.number, decode(LockFrame, body))
+            return encoded(ClientLock(session.number, decode(LockFrame, body)))
         raise BadPacket("kind")

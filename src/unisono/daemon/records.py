@@ -139,57 +139,31 @@ RECORDS: Final[dict[int, type[Any]]] = {
     RecordKind.LEAVE: ClientLeft,
     RecordKind.DIED: ClientDied,
     RecordKind.MULTICAST: MulticastFields,
+    RecordKind.STATE: StateFields,
     RecordKind.LOST: DaemonLost,
     RecordKind.LOCK: ClientLock,
 }
 
 
-def _record(kind: RecordKind, number: int, fields: Any) -> bytes:
-    return encode(RecordFront(VERSION, kind, number)) + encode(fields)
+_KINDS: Final = {record: kind for kind, record in RECORDS.items()}
 
 
-def joined(record: ClientJoined) -> bytes:
-    return _record(RecordKind.JOIN, record.number, record)
-
-
-def left(number: int) -> bytes:
-    return _record(RecordKind.LEAVE, number, ClientLeft(number))
-
-
-def died(number: int, reason: str) -> bytes:
-    return _record(RecordKind.DIED, number, ClientDied(number, reason[:200]))
-
-
-def multicast(number: int, before: int, stranger: Stranger | None, submit: Buffer) -> bytes:
-    fields = MulticastFields(number, before, stranger, submit)
-    return _record(RecordKind.MULTICAST, number, fields)
-
-
-def state_key(to: ClientKey, requested_seq: int) -> bytes:
-    return encode(StateKey(to, requested_seq))
-
-
-def state(key: bytes, state: Buffer, failed: bool) -> bytes:
-    return _record(RecordKind.STATE, 0, StateFields(failed, key, state))
-
-
-def lock(number: int, request: LockFrame) -> bytes:
-    return _record(RecordKind.LOCK, number, ClientLock(number, request))
-
-
-def daemon_lost(daemon: Member, last: int) -> bytes:
-    return _record(RecordKind.LOST, last, DaemonLost(last, daemon))
+def encoded(record: Any) -> bytes:
+    """One of `RECORDS` as it is multicast. Its first field is the client's number, but for a
+    state, whose key has it."""
+    number = 0 if isinstance(record, StateFields) else record[0]
+    return encode(RecordFront(VERSION, _KINDS[type(record)], number)) + encode(record)
 
 
 def read(data: Buffer) -> Record:
     """The record, or `BadPacket`."""
     (_, kind, number), body = decode_front(RecordFront, data)
-    if kind == RecordKind.STATE:
-        failed, encoded, state = decode(StateFields, body)
-        to, requested_seq = decode(StateKey, encoded)
-        return ClientState(to, requested_seq, state, failed)
     if kind not in RECORDS:
         raise BadPacket("kind")
+    if kind == RecordKind.STATE:
+        failed, key, state = decode(StateFields, body)
+        to, requested_seq = decode(StateKey, key)
+        return ClientState(to, requested_seq, state, failed)
     found = decode(RECORDS[kind], body, number)
     if isinstance(found, MulticastFields):
         submit = decode(SubmitFrame, found.submit)

@@ -41,6 +41,7 @@ from unisono.daemon.records import (
     ClientMulticast,
     ClientState,
     DaemonLost,
+    StateKey,
 )
 from unisono.errors import BadPacket, Misuse
 from unisono.fields import U32_COUNT, U64, Bit, bounded, table
@@ -165,7 +166,7 @@ class Registry:
         for daemon, number in self._clients:
             if daemon not in there:
                 last[daemon] = max(number, last.get(daemon, 0))
-        return [records.daemon_lost(daemon, number) for daemon, number in last.items()]
+        return [records.encoded(DaemonLost(number, daemon)) for daemon, number in last.items()]
 
     def deliver(self, daemon: Member, data: Buffer) -> list[Effect]:
         """A message of the ring. Anything but a record is counted and dropped."""
@@ -367,7 +368,7 @@ class Registry:
             if here:
                 effects.append(HoldBack(client.key.number))
             if giver.key.daemon == self.me:
-                key = records.state_key(client.key, client.requested_seq)
+                key = encode(StateKey(client.key, client.requested_seq))
                 effects.append(CaptureState(giver.key.number, key))
         return effects
 
