@@ -76,7 +76,8 @@ def test_the_middle_of_a_turn_wakes_no_machine() -> None:
 
 def test_a_holder_that_was_asked_is_heard_by_the_middle_of_its_turn() -> None:
     room, _, by, me, packets = begun()
-    site(room, me).detection.tries = 2
+    for _ in range(2):
+        site(room, me).detection.wait_for(site(room, me).token.holder_key())
     step(room, me, burst(room, by, *packets[2:4]))
     assert site(room, me).detection.tries == 0
 

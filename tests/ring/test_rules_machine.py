@@ -38,7 +38,7 @@ from tests.ring.theatre import (
 from unisono.core import Expired, Join, Multicast, Send
 from unisono.model import Address, Member, Service
 from unisono.protocols.ring import parameters
-from unisono.protocols.ring.codes import NEVER_SENT, Code, Timer
+from unisono.protocols.ring.codes import NEVER_SENT, WAITS, Code, Timer
 from unisono.protocols.ring.packets import HEADER_BYTES, PROTOCOL, TURN, Bits, Version, code_of
 from unisono.wire import ENVELOPE_BYTES, FRONT_BYTES, SUM_BYTES, note_in, seal, unseal
 
@@ -348,3 +348,28 @@ def test_who_slept_hears_what_came_meanwhile_before_it_gives_up_waiting() -> Non
     who.step(late_us, handed(room, holder, turn(room, s + 1, by=holder)))
     assert not who.detection.tries, "the turn that was waited for has come"
     assert who.state.is_normal
+
+
+def test_a_holder_that_answered_is_not_watched_once_its_turn_is_here() -> None:
+    """Else its silence would count while others have the token."""
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    holder, me = holder_of(room, s), holder_of(room, s + 2)
+    who, key = site(room, me), site(room, holder).state.key
+    step(room, me, Expired(Timer.T_RT))
+    step(room, me, control(room, holder, Code.TS_ALIVE_RSP))
+    assert not who.detection.tries and who.detection.detector.is_watched(key)
+    step(room, me, handed(room, holder, turn(room, s + 1, by=holder)))
+    assert not who.detection.detector.is_watched(key)
+
+
+def test_a_member_reads_what_has_arrived_before_it_invites() -> None:
+    """However little its timer is late: it may not have run since the packet came."""
+    room = quiet("a", "b", "c")
+    me = holder_of(room, at_rest(room))
+    who = site(room, me)
+    for timer in WAITS:
+        who.agenda.arm(timer, 1_000, [])
+    who.agenda.arm(Timer.T_SEND, 1_000, [])
+    who.agenda.tick(room.now_us + 2_000)
+    assert who.agenda.overdue() == [Timer.T_SEND]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.core import SLEPT_US, Arm, Disarm, Effect
+from unisono.core import Arm, Disarm, Effect
 from unisono.protocols.ring.codes import WAITS, Code, Timer
 
 
@@ -47,11 +47,9 @@ class Agenda:
         return True
 
     def overdue(self) -> list[Timer]:
-        """Timers that should have expired, in the order in which they were armed."""
+        """Timers that go before the packets at hand, in the order in which they were armed."""
+        # Deviates [RNG Event order]: packets that have arrived are processed before this member
+        # gives up waiting for them. It may not have run since, however late the timer is.
         now_us = self.now_us
-        due = [timer for timer, at_us in self.deadlines.items() if at_us <= now_us]
-        if not due or min(self.deadlines.values()) >= now_us - SLEPT_US:
-            return due
-        # Deviates [RNG Event order]: after a pause of this process, packets that arrived meanwhile
-        # are processed before it gives up waiting.
+        due = (timer for timer, at_us in self.deadlines.items() if at_us <= now_us)
         return [timer for timer in due if timer not in WAITS]

@@ -197,7 +197,7 @@ class Coordinator:
             or key in self._election.suspects
         ):
             return False
-        waited_us = self._agenda.now_us - self._began_us
+        waited_us = detector.listened_us - self._began_us
         return not detector.is_silent(key) and waited_us < detector.limit_us(key)
 
     def _leads(self) -> bool:
@@ -214,8 +214,8 @@ class Coordinator:
 
     def _begin_inviting(self) -> None:
         self._rounds = 0
-        self._began_us = self._agenda.now_us
         self._detection.watch_ring()
+        self._began_us = self._detection.detector.listened_us
         self._ballot.begin(not self._state.memory and self._parameters.sites > 0)
 
     def _end_deadlock(self, out: list[Effect]) -> None:

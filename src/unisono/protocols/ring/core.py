@@ -292,7 +292,7 @@ class Site:
                 if (
                     type(packet) is TurnPacket
                     and state.in_force
-                    and not self.detection.tries
+                    and not self.detection.is_waiting
                     and ordering.extends_turn(packet)
                 ):
                     continue

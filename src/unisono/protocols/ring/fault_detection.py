@@ -15,7 +15,7 @@ from unisono.protocols.ring.state import RingState
 class FaultDetection:
     """The failure detector of one member, fed with what arrives."""
 
-    __slots__ = ("_agenda", "_state", "detector", "tries")
+    __slots__ = ("_agenda", "_state", "detector", "is_waiting", "tries")
 
     def __init__(self, state: RingState, agenda: Agenda, detect_us: int, look_us: int) -> None:
         self._state = state
@@ -23,6 +23,8 @@ class FaultDetection:
         self.detector: Detector[int] = Detector(detect_us, look_us)
         self.tries = 0
         """Requests to the holder that it has not answered."""
+        self.is_waiting = False
+        """A turn is late, and its holder watched, whether or not it answered since."""
 
     def watch_ring(self) -> None:
         """While a ring is formed, all are to answer."""
@@ -32,15 +34,18 @@ class FaultDetection:
 
     def start(self) -> None:
         self.tries = 0
+        self.is_waiting = False
 
-    def note_try(self) -> None:
-        """The holder was asked."""
+    def wait_for(self, key: int) -> None:
+        """The turn is late, and its holder is asked."""
         self.tries += 1
+        self.is_waiting = True
+        self.detector.watch(key, self._agenda.now_us)
 
     def reset(self) -> None:
         """The turn has arrived: nobody is waited for until the next is late."""
-        if self.tries:
-            self.tries = 0
+        if self.is_waiting:
+            self.start()
             self.detector.rest_all()
 
     def note_holder(self, key: int) -> None:

@@ -127,6 +127,10 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     Arrow(F.INIT,  Code.RESUME,       Reform.is_in_force,     Installation.install,       F.INIT),
     Arrow(F.INIT,  Code.RESUME,       always,                 stay,                       F.INIT),
     Arrow(F.INIT,  Code.RING_INFO,    always,                 Reform.note_ring,           F.INIT),
+    # Deviates [RNG Figure 10]: the paper's site ignores a ring that comes after T_REF_RT. It, or
+    # the coordinator, was only slow.
+    Arrow(F.INIT,  Code.NEWTR_BC,     Reform.is_offered,      Reform.accept,              F.W_RSU),
+    Arrow(F.INIT,  Code.NEWTR_BC,     always,                 stay,                       F.INIT),
 
     Arrow(F.W_TR,  Timer.T_REF_RT,    always,                 Reform.wait_for_invitation, F.INIT),
     Arrow(F.W_TR,  Code.REF_INV_BC,   Election.is_worthy,     Reform.promise,             F.W_TR),
@@ -155,7 +159,7 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     *(Arrow(ANY,  on, always, stay, None) for on in _LATE_IN_REFORMATION),
     Arrow(ANY,     Code.RELEASE,      always,                 Reform.be_released,         None),
     *(Arrow(F.INIT, on, always, stay, None) for on in (
-        Timer.T_REF_RT, Timer.REPAIR, Code.RESEND_DATA, Code.NEWTR_BC, Code.ABORT_BC_RQU)),
+        Timer.T_REF_RT, Timer.REPAIR, Code.RESEND_DATA, Code.ABORT_BC_RQU)),
     *(Arrow(F.W_TR, on, always, stay, None) for on in (
         Code.E_INIT, Code.E_ABORT_REF, Timer.T_REFORM, Code.RSP_NEG, Code.RING_INFO, Code.RESUME)),
     *(Arrow(F.W_RSU, on, always, stay, None) for on in (

@@ -69,7 +69,7 @@ class Receiver:
                 early = packet.flags & Flag.EARLY
                 has = min(header.local, header.s) if early else header.s
                 ordering.note(header.sender, has, header.k)
-        if self._detection.tries and not isinstance(packet, MemberRecord):
+        if self._detection.is_waiting and not isinstance(packet, MemberRecord):
             if self._token.holder_key() == header.sender:
                 self._detection.note_holder(header.sender)
         if type(packet) is Control and packet.code is FAST_ACK:
@@ -145,9 +145,8 @@ class Receiver:
         # Deviates [RNG Figure 7]: the text lets Send ping the holder on T_SEND, and Figure 8 lets
         # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
         detection, holder = self._detection, self._token.holder()
-        detection.note_try()
+        detection.wait_for(self._token.holder_key())
         self._agenda.arm(T_RT, self._parameters.t_rt_us, out)
-        detection.detector.watch(self._token.holder_key(), self._agenda.now_us)
         if detection.tries > 1:
             detection.probe([holder], out)
         asked = [holder]

@@ -114,7 +114,7 @@ class TokenPassing:
     def look_for_token(self, event: object, out: list[Effect]) -> None:
         """A turn was read: the token is at the next member."""
         agenda = self._agenda
-        if self._detection.tries:
+        if self._detection.is_waiting:
             self._detection.reset()
         if self._token.is_here():
             agenda.disarm(T_RT, out)
@@ -153,7 +153,7 @@ class TokenPassing:
             queue.note_turn(s)
         self._reader.advance(out)
         if len(self._state.ring.seats) > 1:
-            if self._detection.tries:
+            if self._detection.is_waiting:
                 self._detection.reset()
             self._expect_turn(out)
 
