@@ -109,10 +109,11 @@ class Joiner:
         if packet.joiner != self._roster.key:
             return False
         mine = [line for line in packet.lines if line.member == self._roster.me]
-        if [(line.status, line.delivered, line.message) for line in mine] == [(MEMBER, 0, 0)]:
-            return True
-        self._codec.drop("malformed")
-        return False
+        return [(line.status, line.delivered, line.message) for line in mine] == [(MEMBER, 0, 0)]
+
+    def ignore_welcome(self, packet: Welcome, out: list[Effect]) -> None:
+        if packet.joiner == self._roster.key:
+            self._codec.drop("malformed")
 
     def enter(self, packet: Welcome, out: list[Effect]) -> None:
         self._codec.enter(self._parts_of[0])

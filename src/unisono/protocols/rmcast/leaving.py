@@ -33,13 +33,10 @@ class Leaving:
         """The farewell is the last message of our stream. We deliver what is multicast by members
         that do not know of it yet, and retain what we have, until all have it."""
         self._send_queue.append_farewell(write_control(Bye()))
+        self.wait_on(event, out)
+
+    def wait_on(self, event: Leave | Expired, out: list[Effect]) -> None:
         self._taken = self._received_by_others()
-        self._wait(out)
-
-    def wait_on(self, event: Expired, out: list[Effect]) -> None:
-        self._wait(out)
-
-    def _wait(self, out: list[Effect]) -> None:
         out.append(Arm(Timer.LEAVE, self._parameters.leave_us))
 
     def _received_by_others(self) -> int:
@@ -48,8 +45,7 @@ class Leaving:
 
     def others_progress(self, event: Expired) -> bool:
         """The others have received more since we last looked."""
-        before, self._taken = self._taken, self._received_by_others()
-        return self._taken > before
+        return self._received_by_others() > self._taken
 
     def note_answers(self) -> None:
         """The first header of a member that has our farewell lists what it delivered before it."""
