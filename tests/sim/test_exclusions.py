@@ -57,13 +57,12 @@ def test_the_files_alone_show_a_false_exclusion(tmp_path: Path) -> None:
     """In process, and on the columns of files as on Spark."""
     pytest.importorskip("pyspark")
     from tests.spark.steps import judged_here
-    from unisono.spark.laws import ShardLimits
 
     for seed in range(3):
         run(buggy("ring", seed, "none", trace=tmp_path))
     claims = {"ring": ["exclusion", "accuracy"]}
     plain = judge_all(read_trace(tmp_path).histories(), lambda protocol: claims[protocol])
-    rows = judged_here(tmp_path, claims, ShardLimits(), set(plain))
+    rows = judged_here(tmp_path, claims, set(plain))
     broken = {(row["run"], row["law"]) for row in rows if row.get("verdict") == "broken"}
     assert broken == {
         (name, law)

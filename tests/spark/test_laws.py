@@ -1,4 +1,4 @@
-"""The judge that works where the files lie: what is odd about files, shards and bounds."""
+"""The judge that works where the files lie: what is odd about files and bounds."""
 
 from __future__ import annotations
 
@@ -27,34 +27,19 @@ from unisono.trace.record import Row
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from unisono.spark.laws import ShardLimits, judged, runs_by_size
+from unisono.spark.laws import judged
 from unisono.spark.laws.measures import added, counted, quantiles
-from unisono.spark.laws.plan import merged, plans_of, shards_of
-from unisono.spark.laws.scan import Scan
-from unisono.spark.laws.sequences import (
-    DIFFERENT,
-    EQUAL,
-    LEFT_SHORTER,
-    Comparison,
-    PairComparison,
-    SequencePart,
-    ShardSequences,
-    compare_sequences,
-    overlapping_shards,
-)
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
-WHOLE = ShardLimits()
-PIECES = ShardLimits(shard_rows=60, chunk_rows=7)
 
 
 Found = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
 
 
-def findings(directory: Path, limits: ShardLimits) -> Found:
+def findings(directory: Path) -> Found:
     violations: dict[str, list[Violation]] = {}
     quarantine, events = [], 0
-    for row in judged_here(directory, ANYTHING, limits):
+    for row in judged_here(directory, ANYTHING):
         mine = violations.setdefault(row["run"], [])
         if row["what"] == "violation":
             mine.append(Violation(*(row[name] for name in Violation._fields)))
@@ -67,8 +52,8 @@ def findings(directory: Path, limits: ShardLimits) -> Found:
     return {run: sorted(found) for run, found in violations.items()}, sorted(quarantine), events
 
 
-def agree(directory: Path, pieces: ShardLimits = PIECES) -> dict[str, list[Violation]]:
-    """All ways give the violations of the in-process laws, which are returned."""
+def agree(directory: Path) -> dict[str, list[Violation]]:
+    """Both ways give the violations of the in-process laws, which are returned."""
     trace = read_trace(directory)
     verdicts = judge_all(trace.histories(), lambda protocol: ANYTHING[protocol])
     plain = {run: verdict.violations for run, verdict in verdicts.items()}
@@ -77,11 +62,10 @@ def agree(directory: Path, pieces: ShardLimits = PIECES) -> dict[str, list[Viola
     aside = sorted(
         (each.path, -1 if each.row is None else each.row, each.reason) for each in trace.quarantined
     )
-    for limits in (WHOLE, WHOLE._replace(giant_bytes=0), pieces._replace(giant_bytes=0)):
-        violations, quarantine, events = findings(directory, limits)
-        assert violations == plain, limits
-        assert quarantine == aside, limits
-        assert events == trace.events
+    violations, quarantine, events = findings(directory)
+    assert violations == plain
+    assert quarantine == aside
+    assert events == trace.events
     return plain
 
 
@@ -149,7 +133,7 @@ def test_bad_rows_are_put_aside_for_the_same_reasons(tmp_path: Path) -> None:
         with writer_to(tmp_path / "run=r" / name) as writer:
             writer.write_batch(batch_of(some))
     agree(tmp_path)
-    _, quarantine, _ = findings(tmp_path, WHOLE)
+    _, quarantine, _ = findings(tmp_path)
     assert len({reason for _, _, reason in quarantine}) > 10
 
 
@@ -175,7 +159,7 @@ def test_lives_and_groups_mixed_in_one_file(tmp_path: Path) -> None:
     assert plain["r"], "what was shuffled breaks laws"
 
 
-# -- shards --------------------------------------------------------------------------------------
+# -- long runs -----------------------------------------------------------------------------------
 
 
 def long_run(directory: Path, seed: int, change: Callable[[list[Row]], None] | None) -> None:
@@ -195,17 +179,17 @@ def long_run(directory: Path, seed: int, change: Callable[[list[Row]], None] | N
 @pytest.mark.parametrize(
     ("mutant", "laws"), MUTANTS, ids=lambda each: getattr(each, "__name__", "")
 )
-def test_a_bug_is_told_alike_wherever_shards_meet(
+def test_a_bug_in_a_long_run_is_told_alike(
     tmp_path: Path, mutant: Callable[..., None], laws: tuple[str, ...]
 ) -> None:
     for seed in range(2):
         long_run(tmp_path, seed, lambda rows, s=seed: mutant(rows, random.Random(s)))  # type: ignore[misc]
-    plain = agree(tmp_path, ShardLimits(shard_rows=90, chunk_rows=10))
+    plain = agree(tmp_path)
     for told in plain.values():
         assert set(laws) <= {violation.law for violation in told}
 
 
-def test_a_late_message_makes_shards_be_judged_as_one(tmp_path: Path) -> None:
+def test_a_late_message_is_told_alike(tmp_path: Path) -> None:
     def delay(rows: list[Row]) -> None:
         """One delivery comes at the very end; another is told twice on the way."""
         mine = [at for at, row in enumerate(rows) if (row.node, row.kind) == ("b", "deliver")]
@@ -215,13 +199,13 @@ def test_a_late_message_makes_shards_be_judged_as_one(tmp_path: Path) -> None:
         rows.append(rows[mine[21]]._replace(step=last + 3))
 
     long_run(tmp_path, 1, delay)
-    plain = agree(tmp_path, ShardLimits(shard_rows=90, chunk_rows=10))
+    plain = agree(tmp_path)
     assert {"total_order", "prefix", "no_duplication"} <= {each.law for each in plain["r1"]}
 
 
-def test_synthetic_faults_are_found_in_shards(tmp_path: Path) -> None:
+def test_synthetic_faults_are_found(tmp_path: Path) -> None:
     write(tmp_path, stories(500 * 6 * len(FAULTS), len(FAULTS), 5, faulty=True))
-    plain = agree(tmp_path, ShardLimits(shard_rows=1000, chunk_rows=150))
+    plain = agree(tmp_path)
     broken = [{each.law for each in plain[run]} for run in sorted(plain)]
     assert broken[0] == {"sending_view"}, "they speak while their view changes"
     for name, laws in zip(list(FAULTS)[1:], broken[1:], strict=True):
@@ -229,55 +213,22 @@ def test_synthetic_faults_are_found_in_shards(tmp_path: Path) -> None:
     assert set().union(*broken) >= set(IN_SQL)
 
 
-def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
-    """Even where somebody delivers a number beyond all."""
-
+def test_a_number_beyond_all_is_told_alike(tmp_path: Path) -> None:
     def beyond(rows: list[Row]) -> None:
         at = next(at for at, row in enumerate(rows) if row.kind == "deliver" and row.step > 60)
         rows[at] = rows[at]._replace(number=10**12)
 
     long_run(tmp_path, 2, beyond)
-    ((sized,), _) = runs_by_size(trace_files(tmp_path), None, WHOLE)
-    scan = Scan(sized.run.files, chunk_rows=10, keep=False).run()
-    (plan,) = plans_of(sized.run.name, [scan])
-    shards = shards_of(plan, ShardLimits(shard_rows=60, chunk_rows=10))
-    assert len(shards) >= 9
-    sizes = [
-        sum(chunk.count for member in shard.segments for part in member for chunk in part.chunks)
-        for shard in shards
-    ]
-    assert max(sizes) <= 3 * 60
-    whole = merged(shards)
-    assert whole.is_whole
-    for life, plain in zip(whole.segments, plan.members, strict=True):
-        assert [chunk.first_pos for part in life for chunk in part.chunks] == [
-            chunk.first_pos for chunk in plain.chunks
-        ]
-    agree(tmp_path, ShardLimits(shard_rows=60, chunk_rows=10))
+    assert agree(tmp_path)["r2"]
 
 
-def test_parts_that_reach_into_each_other_are_found() -> None:
-    def shard(*spans: tuple[int, int]) -> ShardSequences:
-        return ShardSequences([SequencePart(low, high, "m") for low, high in spans])
-
-    apart = [shard((0, 4), (0, 9)), shard((5, 8), (-1, -1)), shard((9, 9), (10, 12))]
-    assert overlapping_shards(apart) == []
-    over = [shard((0, 4)), shard((5, 20)), shard((10, 12)), shard((13, 19)), shard((21, 22))]
-    assert overlapping_shards(over) == [range(1, 4)]
-    back = [shard((5, 9)), shard((11, 12)), shard((0, 1))]
-    assert overlapping_shards(back) == [range(0, 3)]
-
-
-def test_who_goes_on_after_a_gap_at_the_end_of_a_shard_is_told() -> None:
-    short = Comparison(LEFT_SHORTER, right="m")
-    one = ShardSequences(
-        [SequencePart(0, 4, "k"), SequencePart(0, 5, "k")],
-        {(0, 1): PairComparison(short, short, short)},
-    )
-    two = ShardSequences([SequencePart(5, 9, "n"), SequencePart(6, 9, "n")])
-    none = ShardSequences([SequencePart(-1, -1, ""), SequencePart(6, 9, "n")])
-    assert compare_sequences(0, 1, (0, 0), [one, two]) == Comparison(DIFFERENT, "n", "m")
-    assert compare_sequences(0, 1, (0, 0), [one, none]) == Comparison(EQUAL)
+def test_a_run_larger_than_memory_is_told_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.spark.laws.columns.ROWS_IN_MEMORY_MAX", 50)
+    monkeypatch.setattr("unisono.spark.laws.scan.PARTS_MAX", 2)
+    write(tmp_path, stories(6_000, 1, 5, faulty=True))
+    assert agree(tmp_path)["r000000"]
 
 
 def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None:
@@ -285,7 +236,7 @@ def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None
     rows = [row._replace(digest=1) if row.node == "c" and row.kind == "deliver" else row
             for row in rows if (row.node, row.kind) != ("d", "deliver")]  # fmt: skip
     write_trace(History("r", "story", "g", tuple(rows)), tmp_path)
-    plain = agree(tmp_path, ShardLimits(shard_rows=200, chunk_rows=20))
+    plain = agree(tmp_path)
     for law in ("no_creation", "agreement", "safe", "validity"):
         told = [each for each in plain["r"] if each.law == law]
         assert len(told) == (VIOLATIONS_MAX if law != "validity" else len(told)) > 50, law
@@ -322,14 +273,12 @@ def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
         judged(spark, tmp_path, {"p": ["gravity"]})
 
 
-def test_small_and_giant_runs_some_of_them_and_files_by_name(spark: Any, tmp_path: Path) -> None:
+def test_some_runs_and_files_by_name(spark: Any, tmp_path: Path) -> None:
     item = DOCTORED[0]
     write_trace(item.history, tmp_path)
     long_run(tmp_path, 6, None)
     files: list[TraceFiles] = trace_files(tmp_path)
-    largest = max(sized.nbytes for sized in runs_by_size(files, None, WHOLE)[0])
-    border = ShardLimits(shard_rows=100, giant_bytes=largest, tasks_max=2)
-    found = judged(spark, files, ANYTHING, limits=border)
+    found = judged(spark, files, ANYTHING)
     verdicts = {(row.run, row.law): row.verdict for row in found.verdicts.collect()}
     assert {run for run, _ in verdicts} == {item.history.run, "r6"}
     assert verdicts[item.history.run, item.law] == "broken"

@@ -1,4 +1,4 @@
-"""The laws in process and on columns (whole, in shards, on Spark) give equal verdicts, violations
+"""The laws in process and on columns (here, and on Spark) give equal verdicts, violations
 and measures on several hundred histories."""
 
 from __future__ import annotations
@@ -94,14 +94,15 @@ def odd_histories() -> list[History]:
     ]
 
 
+SHARED = ("cut", "receipts")
+
+
 class Case(NamedTuple):
-    """A history, what was done to it, and which laws it broke before that; `once` when others have
-    the same cause, so that it is not judged in shards."""
+    """A history, what was done to it, and which laws it broke before that."""
 
     history: History
     cause: str
     before: frozenset[str] = frozenset()
-    once: bool = False
 
 
 def broken_laws(history: History) -> frozenset[str]:
@@ -116,7 +117,7 @@ def all_histories() -> list[Case]:
         for times in (1, 6):
             which = (number + times) % 3
             history = doctored(sources[which], name, seed=number, times=times)
-            cases.append(Case(history, name, before[which], once=times == 6))
+            cases.append(Case(history, name, before[which]))
     for seed, protocol in enumerate(("mtp", "ring", "rmcast", "rmp"), 20):
         rows = simulated(protocol, seed)
         cases.append(Case(History(f"{protocol} {seed}", protocol, "g", tuple(rows)), "simulated"))
@@ -127,7 +128,7 @@ def all_histories() -> list[Case]:
             steps = {(row.node, row.incarnation, row.step): row for row in rows}
             run_name = f"{mutant.__name__} {seed}"
             history = History(run_name, "story", "g", tuple(by_step(steps)))
-            cases.append(Case(history, mutant.__name__, once=seed > 0))
+            cases.append(Case(history, mutant.__name__))
     return cases + [Case(history, history.run) for history in odd_histories()]
 
 
@@ -146,22 +147,13 @@ class Both(NamedTuple):
     trace: Trace
     plain: dict[str, Verdict]
     measured: dict[Key, dict[str, Any]]
-    ways: dict[str, Findings]
-    whole_only: set[str]
-
-    def by(self, way: str) -> tuple[Findings, dict[str, Verdict]]:
-        """The results of one way, and the in-process verdicts on the same runs."""
-        passed = self.whole_only if way == "shards" else set()
-        plain = {run: verdict for run, verdict in self.plain.items() if run not in passed}
-        return self.ways[way], plain
+    found: Findings
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """All histories as runs of one directory, judged in all ways."""
+    """All histories as runs of one directory, judged in both ways."""
     pytest.importorskip("pyspark")
-    from unisono.spark.laws import ShardLimits
-
     trace_dir: Path = tmp_path_factory.mktemp("trace")
     cases = all_histories()
     for each in cases:
@@ -169,16 +161,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
-    small = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=0)
-    whole_only = {each.history.run for each in cases if each.once}
-    shards = judged_here(trace_dir, CLAIMED, small, set(trace.runs) - whole_only)
     return Both(
         cases=cases,
         trace=trace,
         plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
         measured=measures_of(trace.histories()),
-        ways={"whole": findings_of(judged_here(trace_dir, CLAIMED)), "shards": findings_of(shards)},
-        whole_only=whole_only,
+        found=findings_of(judged_here(trace_dir, CLAIMED)),
     )
 
 
@@ -203,29 +191,16 @@ def findings_of(found: list[dict[str, Any]]) -> Findings:
     )  # fmt: skip
 
 
-WAYS = ("whole", "shards")
-
-
-def test_every_law_has_its_steps() -> None:
-    pytest.importorskip("pyspark")
-    from unisono.spark.laws.steps import LAW_STEPS
-
-    assert list(LAW_STEPS) == list(LAWS)
-
-
 def test_spark_gives_what_its_steps_give(spark: Any, both: Both, tmp_path: Path) -> None:
-    """For some runs, the larger half of which are divided into shards."""
-    from unisono.spark.laws import ShardLimits, judged
+    """For some runs."""
+    from unisono.spark.laws import judged
 
     histories = [each.history for each in both.cases[::9]]
     for history in histories:
         write_trace(history, tmp_path)
     for item in FILES:
         item.write(tmp_path)
-    sizes = sorted(sum(path.stat().st_size for path in run.iterdir()) for run in tmp_path.iterdir())
-    middle = sizes[len(sizes) // 2]
-    limits = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=middle, tasks_max=2)
-    found = judged(spark, tmp_path, CLAIMED, limits=limits)
+    found = judged(spark, tmp_path, CLAIMED)
     results = findings_of([row.asDict() for row in found.found.collect()])
     found.forget()
     plain = {run: both.plain[run] for run in results.verdicts}
@@ -237,35 +212,33 @@ def test_spark_gives_what_its_steps_give(spark: Any, both: Both, tmp_path: Path)
         run: verdict.laws for run, verdict in plain.items()
     }
     assert results.events == sum(len(both.trace.runs[run]) for run in plain)
-    assert set(results.quarantine) <= set(both.ways["whole"].quarantine)
-    assert all(row == both.ways["whole"].measures[key] for key, row in results.measures.items())
+    assert set(results.quarantine) <= set(both.found.quarantine)
+    assert all(row == both.found.measures[key] for key, row in results.measures.items())
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
-    from unisono.spark.laws.steps import LAW_STEPS
+    from unisono.spark.laws.judging import ON_COLUMNS
 
     assert len(both.plain) >= 200
     ways: dict[str, set[str]] = {law: set() for law in LAWS}
     for each in both.cases:
         for law in broken_laws(each.history) - each.before:
             ways[law].add(each.cause)
-    # A law on control rows is one function for both.
-    least = {law: 5 if law in LAW_STEPS and LAW_STEPS[law].shard else 2 for law in LAWS}
+    # A law on control rows is one function for both, and so is one from facts about messages.
+    least = {law: 5 if law in ON_COLUMNS and law not in SHARED else 2 for law in LAWS}
     assert {law: len(ways[law]) for law in LAWS if len(ways[law]) < least[law]} == {}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_verdicts_and_violations_are_the_same(both: Both, way: str) -> None:
-    results, plain = both.by(way)
+def test_verdicts_and_violations_are_the_same(both: Both) -> None:
+    results, plain = both.found, both.plain
     assert results.verdicts.keys() == plain.keys()
     for name, verdict in plain.items():
         assert results.verdicts[name].violations == verdict.violations, name
         assert {law: results.verdicts[name].laws[law] for law in LAWS} == verdict.laws, name
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_rows_are_judged_and_quarantined(both: Both, way: str) -> None:
-    results, plain = both.by(way)
+def test_the_same_rows_are_judged_and_quarantined(both: Both) -> None:
+    results, plain = both.found, both.plain
     assert results.events == sum(len(both.trace.runs[run]) for run in plain)
     assert results.quarantine == sorted(
         (each.path, -1 if each.row is None else each.row, each.reason)
@@ -273,9 +246,8 @@ def test_the_same_rows_are_judged_and_quarantined(both: Both, way: str) -> None:
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_measures_are_as_computed_in_process(both: Both, way: str) -> None:
-    results, plain = both.by(way)
+def test_the_measures_are_as_computed_in_process(both: Both) -> None:
+    results, plain = both.found, both.plain
     measured = {key: row for key, row in both.measured.items() if key[0] in plain}
     assert results.measures.keys() == measured.keys()
     for key, row in measured.items():
@@ -288,33 +260,30 @@ def test_the_measures_are_as_computed_in_process(both: Both, way: str) -> None:
 )
 def test_a_law_on_columns_catches_what_the_in_process_law_does(both: Both, law: str) -> None:
     meant = {item.history.run for item in DOCTORED if item.law == law}
-    for way in WAYS:
-        results, plain = both.by(way)
-        broken = {run for run, verdict in plain.items() if verdict.laws[law] == "broken"}
-        assert meant <= broken
-        found = {run for run, verdict in results.verdicts.items() if verdict.laws[law] == "broken"}
-        assert found == broken, way
+    broken, found = (
+        {run for run, verdict in verdicts.items() if verdict.laws[law] == "broken"}
+        for verdicts in (both.plain, both.found.verdicts)
+    )
+    assert meant <= broken
+    assert found == broken
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_changed_files_are_judged_as_in_process(both: Both, way: str) -> None:
+def test_changed_files_are_judged_as_in_process(both: Both) -> None:
     for item in FILES:
-        laws = both.ways[way].verdicts[item.run].laws
+        laws = both.found.verdicts[item.run].laws
         assert both.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
         assert {laws[law] for law in item.laws} <= {"broken"}, item.name
         assert item.laws or "broken" not in laws.values(), item.name
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_limit_on_violations_is_the_same(both: Both, way: str) -> None:
-    verdicts: dict[str, Verdict] = both.ways[way].verdicts
+def test_the_limit_on_violations_is_the_same(both: Both) -> None:
+    verdicts: dict[str, Verdict] = both.found.verdicts
     reported = [found for found in verdicts["many"].violations if found.law == "validity"]
     assert len(reported) == VIOLATIONS_MAX
     assert reported[1].message == "a#1:10"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_two_groups_of_a_run_may_have_equal_messages(both: Both, way: str) -> None:
-    verdict: Verdict = both.ways[way].verdicts["two groups"]
+def test_two_groups_of_a_run_may_have_equal_messages(both: Both) -> None:
+    verdict: Verdict = both.found.verdicts["two groups"]
     assert verdict.laws["validity"] == "broken"
     assert len({found.life for found in verdict.violations}) == 3

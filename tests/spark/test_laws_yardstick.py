@@ -18,9 +18,7 @@ from unisono.trace.history import History
 MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 
 
-def told_by_both(
-    spark: Any, tmp_path: Path, told: list[Story], limits: Any
-) -> tuple[set[tuple[str, str]], int]:
+def told_by_both(spark: Any, tmp_path: Path, told: list[Story]) -> tuple[set[tuple[str, str]], int]:
     """The runs and laws broken, and how many rows of measures there are, when both agree."""
     pytest.importorskip("duckdb", reason="needs pip install duckdb")
     from tests.spark.yardstick.sql import LAWS as IN_SQL
@@ -28,7 +26,7 @@ def told_by_both(
     from unisono.spark.laws import judged
 
     write(tmp_path / "trace", told)
-    found = judged(spark, tmp_path / "trace", {PROTOCOL: list(LAWS)}, limits=limits)
+    found = judged(spark, tmp_path / "trace", {PROTOCOL: list(LAWS)})
     broken = found.verdicts.where("verdict = 'broken'").select("run", "law").collect()
     measures = [tuple(row) for row in found.measures.select(*MEASURES).collect()]
     assert found.quarantine.count() == 0
@@ -42,12 +40,12 @@ def told_by_both(
     return yardstick.broken, len(measures)
 
 
-def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.laws import ShardLimits
-
-    shards = ShardLimits(shard_rows=50_000, chunk_rows=10_000, giant_bytes=0, tasks_max=4)
+def test_one_run_with_every_fault(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.spark.laws.columns.ROWS_IN_MEMORY_MAX", 1_000)
     told = stories(200_000, 1, 5, faulty=True)
-    broken, measured = told_by_both(spark, tmp_path, told, shards)
+    broken, measured = told_by_both(spark, tmp_path, told)
     from tests.spark.yardstick.sql import LAWS as IN_SQL
 
     assert broken == {("r000000", law) for law in IN_SQL}
@@ -56,7 +54,7 @@ def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -
 
 def test_runs_with_one_fault_each(spark: Any, tmp_path: Path) -> None:
     told = stories(3_000 * len(FAULTS), len(FAULTS), 5, faulty=True)
-    broken, measured = told_by_both(spark, tmp_path, told, None)
+    broken, measured = told_by_both(spark, tmp_path, told)
     by_run = [{law for run, law in broken if run == story.run} for story in told]
     assert by_run[0] == set()
     for name, laws in zip(list(FAULTS)[1:], by_run[1:], strict=True):

@@ -21,7 +21,7 @@ from unisono.laws import LAWS, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.laws import Output, ShardLimits, write_tables
+from unisono.spark.laws import Output, write_tables
 from unisono.spark.partitioned import rows_in
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
@@ -93,13 +93,11 @@ def damaged(source: Path, top: Path, seed: int) -> None:
         target.write_bytes(data)
 
 
-def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
-    """`alone`: each run is read by one task, else each chain of files."""
+def assert_reads_alike(spark: Any, directory: Path) -> Trace:
     trace = read_trace(directory)
-    limits = ShardLimits() if alone else ShardLimits(giant_bytes=0)
     with tempfile.TemporaryDirectory() as top:
         output = Output(top, silver=True, going_on=False)
-        write_tables(spark, trace_files(directory), {}, output, limits)
+        write_tables(spark, trace_files(directory), {}, output)
         events, found = defaultdict(list), []
         for rows in rows_in(sorted(Path(top, "bronze", "events").glob("run=*"))):
             for row in rows.to_pylist():
@@ -130,10 +128,9 @@ def ends_of(directory: Path) -> dict[tuple[str, ...], str]:
     return {(row["run"], row["protocol"], row["group"], row["life"]): row["end"] for row in rows}
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])
-def test_a_hostile_directory_reads_as_in_process(spark: Any, tmp_path: Path, alone: bool) -> None:
+def test_a_hostile_directory_reads_as_in_process(spark: Any, tmp_path: Path) -> None:
     hostile_directory(tmp_path)
-    trace = assert_reads_alike(spark, tmp_path, alone)
+    trace = assert_reads_alike(spark, tmp_path)
     assert {reason for *_, reason in trace.quarantined} >= {reason for _, reason in BAD_ROWS}
     assert trace.events > 10
 
@@ -145,7 +142,7 @@ def test_damaged_traces_read_as_in_process(
     run(Plan(protocol="rmcast", nodes=4, seed=3, messages=60, trace=tmp_path / "sound"))
     for seed in range(8):
         damaged(tmp_path / "sound", tmp_path / "damaged", seed)
-    trace = assert_reads_alike(spark, tmp_path / "damaged", True)
+    trace = assert_reads_alike(spark, tmp_path / "damaged")
     assert {reason for *_, reason in trace.quarantined} >= {AFTER_TORN}
     assert trace.torn
 
@@ -216,7 +213,7 @@ def test_older_and_newer_traces_are_read(spark: Any, tmp_path: Path) -> None:
         ("foreign", ("detail",), False),
     ):
         older(tmp_path / f"run={run_}" / "a-1.parquet", rows, lacking, more)
-    trace = assert_reads_alike(spark, tmp_path, True)
+    trace = assert_reads_alike(spark, tmp_path)
     nulls = dict.fromkeys(OPTIONAL)
     assert trace.runs["older"] == [row._replace(**nulls) for row in rows]
     assert trace.runs["newer"] == rows

@@ -7,10 +7,10 @@ is partitioned by `run`.
 
 from __future__ import annotations
 
-import glob
 import os
-import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 ROWS_PER_GROUP: Final = 100_000
 """Rows of a run that are buffered."""
+PENDING_MAX: Final = 4
+"""Row groups that wait to be written."""
 FOLDERS_PER_TASK: Final = 2_000
 """The driver itself reads up to as many."""
 
 
 class RunWriter:
-    """Writes the tables of one run, or of a part of it, as files of this name."""
+    """Writes the tables of one run as files of this name. Large ones are written by a second
+    thread."""
 
     def __init__(self, top: str, run: str, name: str) -> None:
         self._top = Path(top)
@@ -40,6 +43,8 @@ class RunWriter:
         self._buffers: dict[str, list[pa.Table]] = {}
         self._counts: dict[str, int] = {}
         self._writers: dict[str, pq.ParquetWriter] = {}
+        self._pool = ThreadPoolExecutor(1)
+        self._pending: deque[Future[None]] = deque()
 
     def write(self, table: str, schema: pa.Schema, rows: pa.Table) -> None:
         """The columns of the schema; strings may be dictionaries."""
@@ -54,15 +59,21 @@ class RunWriter:
         self._buffers.setdefault(table, []).append(rows)
         self._counts[table] = self._counts.get(table, 0) + rows.num_rows
         if self._counts[table] >= ROWS_PER_GROUP:
-            self._flush(table)
+            # While the next rows are read.
+            self._pending.append(self._pool.submit(self._flush, table, self._taken(table)))
+            if len(self._pending) > PENDING_MAX:
+                self._pending.popleft().result()
 
     def write_rows(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         schema = SCHEMAS[table]
         self.write(table, schema, pa.Table.from_pylist(list(rows), schema))
 
-    def _flush(self, table: str) -> None:
-        rows = pa.concat_tables(self._buffers.pop(table, [])).unify_dictionaries()
+    def _taken(self, table: str) -> list[pa.Table]:
         self._counts[table] = 0
+        return self._buffers.pop(table, [])
+
+    def _flush(self, table: str, parts: list[pa.Table]) -> None:
+        rows = pa.concat_tables(parts).unify_dictionaries()
         if table not in self._writers:
             self._draft(table).parent.mkdir(parents=True, exist_ok=True)
             self._writers[table] = _writer(self._draft(table), rows.schema)
@@ -77,17 +88,15 @@ class RunWriter:
         return path.with_name(f".{path.name}.{os.getpid()}")
 
     def close(self) -> None:
+        self._pool.shutdown()
+        for pending in self._pending:
+            pending.result()
         for table in list(self._buffers):
-            self._flush(table)
+            self._flush(table, self._taken(table))
         for table, writer in self._writers.items():
             writer.close()
             self._draft(table).replace(self._path(table))
         self._writers = {}
-
-    def remove_others(self) -> None:
-        """Remove what other tasks wrote for this run."""
-        for folder in self._top.glob(f"*/*/{glob.escape(self._folder)}"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _nullable(rows: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 There is one reader. As `laws.scan` reads a row group, the rows that may be judged are written to
 `bronze/events`, `silver/sends`, `silver/views` and `silver/packets`; `silver/deliveries` needs the
-sends of all members and is written when a shard is judged. Nothing is exchanged between tasks.
+sends of all members and is written when they are judged. Nothing is exchanged between tasks.
 
 The column `life` is `name#incarnation`; `source` is the incarnation that sent a message, which
 (source, number) identifies. A history is one run of one protocol and group; laws do not span two.
@@ -24,8 +24,8 @@ from unisono.trace.parquet import SCHEMA
 from unisono.trace.record import MESSAGE_KINDS
 
 if TYPE_CHECKING:
+    from unisono.spark.laws.history import HistoryColumns
     from unisono.spark.laws.reader import RowGroup
-    from unisono.spark.laws.shard import MemberEvents, ShardData
     from unisono.spark.partitioned import RunWriter
 
 VIEW_CODES: Final = [KIND[name] for name in VIEWS]
@@ -45,7 +45,7 @@ class _OpenTurn:
 
 
 class RowTables:
-    """Writes the rows of a run, or of one chain of it, while they are read."""
+    """Writes the rows of a run while they are read."""
 
     def __init__(self, writer: RunWriter, codes: Codes) -> None:
         self._writer = writer
@@ -155,7 +155,7 @@ def _coded(index: Array, names: list[str]) -> pa.Array:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def write_deliveries(writer: RunWriter, data: ShardData) -> None:
+def write_deliveries(writer: RunWriter, data: HistoryColumns) -> None:
     """With the message's first send. `view_step` is the step of the incarnation's last view before;
     `as_sent`, whether a send has its size and digest, is null when no send is known."""
     first = np.full(data.count, -1, np.int64)
@@ -170,7 +170,7 @@ def write_deliveries(writer: RunWriter, data: ShardData) -> None:
         for row in rows[first[slots] != events.pos[rows]].tolist():
             form = int(events.size[row]), int(events.digest[row])
             again.setdefault(int(member.slot[row]), set()).add(form)
-    history = data.plan.history
+    history = data.history
     for member in data.members:
         events, rows = member.events, member.deliveries
         if not len(rows):
@@ -181,13 +181,14 @@ def write_deliveries(writer: RunWriter, data: ShardData) -> None:
         for at in np.flatnonzero(~same & np.isin(slots, list(again))).tolist():
             form = int(events.size[rows[at]]), int(events.digest[rows[at]])
             same[at] = form in again[int(slots[at])]
-        steps, epoch = view_epochs(member)
+        views, epoch = member.view_epochs
+        steps = np.array([*(row.step for row in views), 0], np.int64)
         t_us = events.t_us[rows]
         columns: dict[str, Any] = {
             "protocol": _constant(history.protocol, len(rows)),
             "group": _constant(history.group, len(rows)),
             "life": _constant(member.key, len(rows)),
-            "node": _constant(member.summary.name[0], len(rows)),
+            "node": _constant(member.rows.name[0], len(rows)),
             "step": events.pos[rows],
             "t_us": t_us,
             "view": _coded(events.view[rows], data.codes.views.names),
@@ -204,10 +205,3 @@ def write_deliveries(writer: RunWriter, data: ShardData) -> None:
             "as_sent": pa.array(same, mask=unsent),
         }
         writer.write("silver/deliveries", DELIVERIES, pa.table(columns))
-
-
-def view_epochs(member: MemberEvents) -> tuple[Array, Array]:
-    """The steps of its views, and by delivery the index of the last one before it, -1 for none."""
-    views = [row for row in member.trace.rows if row.kind in VIEWS]
-    steps = np.array([*(row.step for row in views), 0], np.int64)
-    return steps, member.epochs(views, member.deliveries)

@@ -1,10 +1,8 @@
-"""The laws and the measures at scale: each task reads just the trace files that it needs.
+"""The laws and the measures at scale: a task reads the files of a run once, and judges them.
 
-A trace has one file (or a chain of files) per incarnation, in order of steps. A task reads them
-with pyarrow and checks them on numpy columns; only summaries and violations are exchanged. Small
-runs are judged whole, many by one task. A giant run is divided into shards, ranges of numbers of
-every sender. The layout is verified, not trusted: an incarnation in several chains is read in the
-order of files, as `unisono.trace.files` does.
+A trace has one file (or a chain of files) per incarnation, in order of steps. A task reads the
+files of a run with pyarrow and judges it on numpy columns; several small runs share a task. Only
+summaries and violations leave it.
 """
 
 from __future__ import annotations
@@ -17,24 +15,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from unisono.errors import Misuse
+from unisono.laws import LAWS
 from unisono.spark.laws import tasks
-from unisono.spark.laws.plan import Claims, ShardLimits, check_claims
 from unisono.spark.laws.scan import InputFile
-from unisono.spark.laws.tasks import FOUND, INPUT, STEP, Output, RunFiles, pack
+from unisono.spark.laws.tasks import FOUND, INPUT, Claims, Output, RunFiles, pack
 from unisono.trace.files import TraceFiles, trace_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Claims", "Judged", "Output", "ShardLimits", "check_claims", "judged", "write_tables"]
+__all__ = ["Claims", "Judged", "Output", "check_claims", "judged", "write_tables"]
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[TraceFiles]"
 
 RUNS_PER_TASK: Final = 2_000
 TASK_BYTES_MIN: Final = 128 << 10
 """For less, distributing the work costs more than it saves."""
-BYTES_PER_ROW: Final = 20
+TASK_BYTES_MAX: Final = 16 << 20
+"""A task takes runs until their files have this size; a larger run has a task of its own."""
 RUN_COLUMNS: Final = (
     *("events", "quarantined", "unjudged", "whole", "kept"),
     *("protocols", "groups", "contradicted"),
@@ -71,14 +71,15 @@ def judged(
     source: Source,
     claimed: Claims,
     runs: Collection[str] | None = None,
-    limits: ShardLimits | None = None,
 ) -> Judged:
     """The laws and the measures on a trace directory, or on files of one; with `runs`, on those
     runs alone. Nothing is computed until one of the DataFrames is used; then all are.
 
     `BadTrace` when there is no trace, `Misuse` when a claimed law does not exist."""
     check_claims(claimed)
-    found = _found(session, source, claimed, runs, limits or ShardLimits(), None).persist()
+    files = trace_files(source) if isinstance(source, str | os.PathLike) else source
+    some = [file for file in files if runs is None or file.run in runs]
+    found = _found(session, some, claimed, None).persist()
 
     def rows(what: str, *columns: str) -> DataFrame:
         return found.where(F.col("what") == what).select("run", *columns)
@@ -100,138 +101,63 @@ def judged(
     )
 
 
+def check_claims(claimed: Claims) -> None:
+    """`Misuse` when a claimed law does not exist."""
+    unknown = sorted({law for laws in claimed.values() for law in laws} - LAWS.keys())
+    if unknown:
+        raise Misuse(f"no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+
+
 def write_tables(
-    session: SparkSession,
-    files: Sequence[TraceFiles],
-    claimed: Claims,
-    output: Output,
-    limits: ShardLimits | None = None,
+    session: SparkSession, files: Sequence[TraceFiles], claimed: Claims, output: Output
 ) -> list[dict[str, Any]]:
     """Judge and measure these files; the tasks write the tables of each run. Returns a row per run:
     what was read, and whether every law was kept."""
-    found = _found(session, files, claimed, None, limits or ShardLimits(), output)
+    found = _found(session, files, claimed, output)
     rows: list[dict[str, Any]] = found.select("run", *RUN_COLUMNS).toArrow().to_pylist()
     return rows
 
 
 def _found(
-    session: SparkSession,
-    source: Source,
-    claimed: Claims,
-    runs: Collection[str] | None,
-    limits: ShardLimits,
-    output: Output | None,
+    session: SparkSession, files: Sequence[TraceFiles], claimed: Claims, output: Output | None
 ) -> DataFrame:
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
-    files = trace_files(source) if isinstance(source, str | os.PathLike) else source
-    small, giant = runs_by_size(files, runs, limits)
-    parts = []
-    if small or not giant:
-        parts.append(_judge_small(session, small, laws, limits, output))
-    if giant:
-        parts.append(_judge_giant(session, giant, laws, limits, output))
-    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+    bins = list(_by_task(list(runs_of(files)), session.sparkContext.defaultParallelism))
 
-
-@dataclass
-class SizedRun:
-    """A run, or one chain of it, and the size of its files."""
-
-    run: RunFiles
-    nbytes: int = 0
-
-    def add(self, file: InputFile) -> None:
-        self.run.files.append(file)
-        self.nbytes += os.path.getsize(file.path) if os.path.isfile(file.path) else 0
-
-    def chains(self) -> list[SizedRun]:
-        found: dict[int, SizedRun] = {}
-        for file in self.run.files:
-            found.setdefault(file.chain, SizedRun(RunFiles(self.run.name, []))).add(file)
-        return list(found.values())
-
-
-def runs_by_size(
-    files: Sequence[TraceFiles], runs: Collection[str] | None, limits: ShardLimits
-) -> tuple[list[SizedRun], list[SizedRun]]:
-    """Small runs and giant ones."""
-    by_run: dict[str, SizedRun] = {}
-    chains: dict[Any, int] = {}
-    for found in files:
-        if runs is None or found.run in runs:
-            chain = chains.setdefault(found.chain, len(chains))
-            file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
-            by_run.setdefault(found.run, SizedRun(RunFiles(found.run, []))).add(file)
-    sized = by_run.values()
-    small = [each for each in sized if each.nbytes < limits.giant_bytes]
-    return small, [each for each in sized if each.nbytes >= limits.giant_bytes]
-
-
-def _judge_small(
-    session: SparkSession,
-    small: list[SizedRun],
-    laws: Claims,
-    limits: ShardLimits,
-    output: Output | None,
-) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.judge_small(batches, laws, limits, output)
+        return tasks.judge_runs(batches, laws, output)
 
-    return _by_task(session, small, limits.task_bytes).mapInArrow(work, from_arrow_schema(FOUND))
-
-
-def _by_task(session: SparkSession, sized: list[SizedRun], bytes_max: int) -> DataFrame:
-    """The runs in tasks of about equal size, bounded in bytes and number."""
-    cores = session.sparkContext.defaultParallelism
-    share = max(TASK_BYTES_MIN, sum(each.nbytes for each in sized) // (4 * cores))
-    most = min(bytes_max, share)
-    bins: list[list[RunFiles]] = []
-    filled = most
-    for each in sized:
-        if filled >= most or len(bins[-1]) >= RUNS_PER_TASK:
-            bins.append([])
-            filled = 0
-        bins[-1].append(each.run)
-        filled += each.nbytes
     rows = [(bytearray(pack(mine)),) for mine in bins]
     frame = session.createDataFrame(rows, from_arrow_schema(INPUT))
-    return frame.repartition(max(1, len(bins)))
+    return frame.repartition(max(1, len(bins))).mapInArrow(work, from_arrow_schema(FOUND))
 
 
-def _judge_giant(
-    session: SparkSession,
-    giant: list[SizedRun],
-    laws: Claims,
-    limits: ShardLimits,
-    output: Output | None,
-) -> DataFrame:
-    chains = [chain for sized in giant for chain in sized.chains()]
-    # The longest first: a long one that starts last would delay the stage.
-    chains.sort(key=lambda chain: -chain.nbytes)
-    rows = sum(sized.nbytes for sized in giant) // BYTES_PER_ROW
-    shard_tasks = max(1, min(limits.tasks_max, rows // limits.shard_rows + len(giant)))
-    run_tasks = min(len(giant), limits.tasks_max, 64)
+def runs_of(files: Sequence[TraceFiles]) -> Iterator[RunFiles]:
+    by_run: dict[str, list[InputFile]] = {}
+    chains: dict[Any, int] = {}
+    for found in files:
+        chain = chains.setdefault(found.chain, len(chains))
+        file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
+        by_run.setdefault(found.run, []).append(file)
+    return (RunFiles(run, mine) for run, mine in by_run.items())
 
-    def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.scan_chains(batches, limits, output)
 
-    def plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.plan_runs(batches, laws, limits, output)
+def _by_task(runs: Sequence[RunFiles], cores: int) -> Iterator[list[RunFiles]]:
+    """The runs in tasks of about equal size, bounded in bytes and number; the largest first, since
+    one that starts last would delay the stage."""
+    sized = sorted(((_nbytes(run), run) for run in runs), key=lambda each: -each[0])
+    share = max(TASK_BYTES_MIN, sum(nbytes for nbytes, _ in sized) // (4 * cores))
+    mine: list[RunFiles] = []
+    filled = 0
+    for nbytes, run in sized:
+        if mine and (filled >= min(TASK_BYTES_MAX, share) or len(mine) >= RUNS_PER_TASK):
+            yield mine
+            mine, filled = [], 0
+        mine.append(run)
+        filled += nbytes
+    if mine:
+        yield mine
 
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.judge_shards(batches, output)
 
-    def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.combine_runs(batches, laws, output)
-
-    step = from_arrow_schema(STEP)
-    return (
-        _by_task(session, chains, limits.task_bytes)
-        .mapInArrow(scan, step)
-        .repartition(run_tasks, "run")
-        .mapInArrow(plan, step)
-        .repartition(shard_tasks)
-        .mapInArrow(judge, step)
-        .repartition(run_tasks, "run")
-        .mapInArrow(combine, from_arrow_schema(FOUND))
-    )
+def _nbytes(run: RunFiles) -> int:
+    return sum(os.path.getsize(each.path) for each in run.files if os.path.isfile(each.path))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -127,97 +129,44 @@ _TYPES: Final = (
     *(np.int64, np.bool_, np.int32, np.int64, np.int16, np.int8),
     *(np.int32, np.int64, np.int64, np.bool_, np.int64, np.bool_, np.int32),
 )
+ROWS_IN_MEMORY_MAX: Final = 8_000_000
+"""Larger columns are in files without a name, which the system writes out when memory is short."""
 
 
-def concatenated(parts: list[EventColumns]) -> EventColumns:
+def concatenated(parts: Sequence[EventColumns]) -> EventColumns:
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return EventColumns(*(np.empty(0, kind) for kind in _TYPES))
+    count = sum(map(len, parts))
     columns = zip(*(part.columns() for part in parts), strict=True)
-    return EventColumns(*(np.concatenate(column) for column in columns))
-
-
-class ChunkStats(NamedTuple):
-    """What a chunk of rows holds, by source."""
-
-    sources: Array
-    low: Array
-    """The smallest number sent or delivered."""
-    high: Array
-    first: Array
-    """The first number delivered, 0 for none."""
-    last: Array
-    delivered: Array
-    """By floor, the largest number delivered with that level or above, 0 for none."""
-    own: int
-    """The largest number sent with level causal or above."""
-    seq: int
-    """The largest sequence number delivered, `NUMBER_MIN` for none."""
-
-
-def stats_of(events: EventColumns) -> ChunkStats:
-    order = np.argsort(events.source, kind="stable")
-    source, number = events.source[order], events.number[order]
-    delivered, level = ~events.send[order], events.level[order]
-    starts = np.flatnonzero(np.diff(source, prepend=source[0] - 1))
-    first, last = np.zeros((2, len(starts)), np.int64)
-    delivered_source, delivered_number = source[delivered], number[delivered]
-    if len(delivered_source):
-        begins = np.flatnonzero(np.diff(delivered_source, prepend=delivered_source[0] - 1))
-        at = np.searchsorted(source[starts], delivered_source[begins])
-        first[at] = delivered_number[begins]
-        last[at] = delivered_number[np.append(begins[1:], len(delivered_source)) - 1]
-    return ChunkStats(
-        source[starts],
-        np.minimum.reduceat(number, starts),
-        np.maximum.reduceat(number, starts),
-        first,
-        last,
-        _largest_by_floor(np.where(delivered, number, 0), level, starts),
-        int(events.number[events.send & (events.level >= CAUSAL)].max(initial=0)),
-        max_seq(events, ~events.send),
+    return EventColumns(
+        *(np.concatenate(column, out=_allocated(count, column[0].dtype)) for column in columns)
     )
 
 
-def _largest_by_floor(number: Array, level: Array, starts: Array) -> Array:
-    weakest = int(level.min())
-    found: list[Array] = []
-    for floor in FLOORS:
-        if found and floor <= weakest:
-            found.append(found[-1])
-        else:
-            found.append(np.maximum.reduceat(np.where(level >= floor, number, 0), starts))
-    return np.array(found)
+def _allocated(count: int, kind: Any) -> Array:
+    if count <= ROWS_IN_MEMORY_MAX:
+        return np.empty(count, kind)
+    with tempfile.TemporaryFile() as file:
+        return np.asarray(np.memmap(file, kind, "w+", shape=count))
 
 
-def max_seq(events: EventColumns, rows: Array) -> int:
-    """The largest sequence number of the rows of a mask, `NUMBER_MIN` for none."""
-    return int(events.seq[rows & events.has_seq].max(initial=NUMBER_MIN))
+def is_dense(low: int, high: int, count: int) -> bool:
+    """Whether a table of all numbers between these is small."""
+    return high - low <= 8 * count + 1024
 
 
-class SeqRegression(NamedTuple):
-    """An ordered delivery whose sequence number is not above the one before."""
-
-    source: int
-    number: int
-    seq: int
-    last: int
-
-
-def seq_regressions(
-    events: EventColumns, ordered: Array, last: int | None
-) -> tuple[int | None, list[SeqRegression]]:
-    """The ordered deliveries whose sequence number is not above the one before, which for the first
-    of them is `last`; and the last sequence number."""
-    rows = ordered[events.has_seq[ordered]]
-    if not len(rows):
-        return last, []
-    seq = events.seq[rows]
-    before = np.append(seq[:1] if last is None else last, seq[:-1])
-    regressed = np.flatnonzero(seq <= before)
-    if last is None:
-        regressed = regressed[regressed > 0]
-    columns = (events.source[rows], events.number[rows], seq, before)
-    found = [SeqRegression(*(int(column[at]) for column in columns)) for at in regressed.tolist()]
-    return int(seq[-1]), found
+def distinct(*parts: Array) -> Array:
+    """The numbers of all parts in order, each once; where they are dense, without sorting."""
+    parts = tuple(part for part in parts if len(part))
+    low = min((int(part.min()) for part in parts), default=0)
+    high = max((int(part.max()) for part in parts), default=0)
+    if not is_dense(low, high, sum(map(len, parts))):
+        every = np.sort(np.concatenate(parts))
+        found: Array = every[np.append(True, np.diff(every) != 0)]
+        return found
+    flags = np.zeros(high - low + 1, np.bool_)
+    for part in parts:
+        flags[part - low] = True
+    return np.flatnonzero(flags) + low

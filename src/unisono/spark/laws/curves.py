@@ -9,54 +9,46 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from unisono.spark.laws.columns import Array
+from unisono.spark.laws.history import HistoryColumns, MemberEvents
 from unisono.spark.laws.measures import Latencies
-from unisono.spark.laws.plan import HistoryPlan
-from unisono.spark.laws.shard import ShardData
 from unisono.spark.measures import BIN_US_MIN, BINS, CURVE
-from unisono.spark.tables import view_epochs
 from unisono.trace.history import ALIVE, VANISHED
 
 Rows: TypeAlias = Iterator[dict[str, Any]]
-FirstDeliveries: TypeAlias = Mapping[int, int]
-"""By the step of a view, the earliest time of a delivery after it and before the next."""
 
 
-def first_deliveries(data: ShardData) -> list[FirstDeliveries]:
-    """By member."""
-    found: list[FirstDeliveries] = []
-    for member in data.members:
-        steps, epoch = view_epochs(member)
-        first: dict[int, int] = {}
-        if len(epoch):
-            starts = np.flatnonzero(np.diff(epoch, prepend=epoch[0] - 1))
-            low = np.minimum.reduceat(member.events.t_us[member.deliveries], starts)
-            times = zip(epoch[starts].tolist(), low.tolist(), strict=True)
-            first = {int(steps[at]): us for at, us in times if at >= 0}
-        found.append(first)
-    return found
+def _first_deliveries(member: MemberEvents) -> dict[int, int]:
+    """By the step of a view, the earliest time of a delivery after it and before the next."""
+    views, epoch = member.view_epochs
+    if not len(epoch):
+        return {}
+    starts = np.flatnonzero(np.diff(epoch, prepend=epoch[0] - 1))
+    low = np.minimum.reduceat(member.events.t_us[member.deliveries], starts)
+    times = zip(epoch[starts].tolist(), low.tolist(), strict=True)
+    return {views[at].step: us for at, us in times if at >= 0}
 
 
-def recoveries_of(plan: HistoryPlan, firsts: Sequence[Sequence[FirstDeliveries]]) -> Rows:
+def recoveries_of(data: HistoryColumns) -> Rows:
     """A row per incarnation that others lost from their views: when, and the time until all others
-    had continued. `firsts` are by shard and member.
+    had continued.
 
     `at_us` is the time of its `crash` or `leave` row, or else of its last row; null for an
     incarnation that goes on by itself, as on the other side of a partition."""
     lost: dict[str, list[dict[str, Any]]] = {}
-    for at, member in enumerate(plan.members):
+    for member in data.members:
         last: dict[str, Any] = {}
-        for before, view in pairwise(plan.history.lives[member.key].views):
+        for before, view in pairwise(member.trace.views):
             for key in set(before.members or ()) - set(view.members or ()) - {member.key}:
                 # If it was lost several times, the last counts.
                 last[key] = view
+        firsts = _first_deliveries(member) if last else {}
         for key, view in last.items():
-            later = [us for of in firsts for step, us in of[at].items() if step >= view.step]
+            later = [us for step, us in firsts.items() if step >= view.step]
             survivor = {"survivor": member.key, "view": view.view, "view_us": view.t_us}
             lost.setdefault(key, []).append(survivor | {"delivery_us": min(later, default=None)})
-    ended = {member.key: member.ended_us for member in plan.members}
+    ended = {member.key: member.rows.ended_us for member in data.members}
     for key, survivors in sorted(lost.items()):
-        trace = plan.history.lives.get(key)
+        trace = data.history.lives.get(key)
         at_us = ended[key] if trace is not None and trace.end != ALIVE else None
         # One that vanished and has later rows has gone on by itself.
         first_us = min(each["view_us"] for each in survivors)
@@ -65,8 +57,8 @@ def recoveries_of(plan: HistoryPlan, firsts: Sequence[Sequence[FirstDeliveries]]
         seen = [each["view_us"] for each in survivors]
         resumed = [each["delivery_us"] for each in survivors if each["delivery_us"] is not None]
         yield {
-            "protocol": plan.history.protocol,
-            "group": plan.history.group,
+            "protocol": data.history.protocol,
+            "group": data.history.group,
             "life": key,
             "what": trace.end if trace else "unknown",
             "at_us": at_us,
@@ -117,33 +109,19 @@ def latency_curve(keys: Mapping[str, Any], classes: Sequence[Mapping[str, Any]])
         yield {**keys, "deliveries": count, "quantiles": quantiles}
 
 
-# -- rates -----------------------------------------------------------------------------------------
-
-
-def set_bins(plans: Sequence[HistoryPlan]) -> None:
-    """Bins of the time since the first delivery, by protocol."""
-    for plan in plans:
-        alike = [each for each in plans if each.history.protocol == plan.history.protocol]
-        times = [m.delivered_us for each in alike for m in each.members if m.delivered_us]
-        if times:
-            start, end = min(low for low, _ in times), max(high for _, high in times)
-            plan.bins = start, max(end - start + 1, BINS * BIN_US_MIN) / BINS
-
-
-def binned(data: ShardData) -> Array:
-    """The deliveries of a shard in each bin."""
-    start, width = data.plan.bins
+def rate_rows(keys: Mapping[str, Any], histories: Sequence[HistoryColumns]) -> Rows:
+    """Deliveries per second at a member, in bins of the time since the first one. A bin without
+    deliveries has no row."""
+    members = [each for data in histories for each in data.members if len(each.deliveries)]
+    times = [each.events.t_us[each.deliveries] for each in members]
+    if not times:
+        return
+    start, end = min(int(mine.min()) for mine in times), max(int(mine.max()) for mine in times)
+    width_us = max(end - start + 1, BINS * BIN_US_MIN) / BINS
     counts = np.zeros(BINS, np.int64)
-    for member in data.members:
-        at = ((member.events.t_us[member.deliveries] - start) // width).astype(np.int64)
-        counts += np.bincount(at, minlength=BINS)
-    return counts
-
-
-def rate_rows(keys: Mapping[str, Any], plans: Sequence[HistoryPlan], counts: Array) -> Rows:
-    """Deliveries per second at a member. A bin without deliveries has no row."""
-    nodes = len({m.name[0] for plan in plans for m in plan.members if m.delivered})
-    width_s = plans[0].bins[1] / 1e6
+    for mine in times:
+        counts += np.bincount(((mine - start) // width_us).astype(np.int64), minlength=BINS)
+    nodes, width_s = len({each.rows.name[0] for each in members}), width_us / 1e6
     for at in np.flatnonzero(counts).tolist():
         deliveries = float(counts[at])
         yield {

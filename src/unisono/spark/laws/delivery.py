@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from unisono.laws import LAWS, Violation
 from unisono.laws.delivery import _apart, _parting
-from unisono.spark.laws.columns import RELIABLE, Array
-from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.spark.laws.columns import RELIABLE, Array, distinct
+from unisono.spark.laws.history import HistoryColumns, MemberEvents
 from unisono.spark.laws.suspects import Suspects
 from unisono.trace.checks import VIEWS
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, IncarnationTrace
@@ -20,7 +21,7 @@ from unisono.trace.record import Row
 ViewPair: TypeAlias = tuple[Row, Row]
 
 
-def no_creation(data: ShardData) -> Suspects:
+def no_creation(data: HistoryColumns) -> Suspects:
     # Of several sends the first is compared; the law itself looks at all.
     sent, size, digest = _payloads(data, [member.sends for member in data.members])
     unsent = [member.deliveries[~sent[member.slot[member.deliveries]]] for member in data.members]
@@ -50,7 +51,7 @@ def no_creation(data: ShardData) -> Suspects:
     return suspects
 
 
-def _payloads(data: ShardData, rows_by_member: list[Array]) -> tuple[Array, Array, Array]:
+def _payloads(data: HistoryColumns, rows_by_member: list[Array]) -> tuple[Array, Array, Array]:
     """By slot: whether one of these rows is about it, and size and digest of the first."""
     found = np.zeros(data.count, np.bool_)
     size, digest = np.zeros(data.count, np.int32), np.zeros(data.count, np.int64)
@@ -62,23 +63,23 @@ def _payloads(data: ShardData, rows_by_member: list[Array]) -> tuple[Array, Arra
     return found, size, digest
 
 
-def _recorded(data: ShardData) -> Array:
+def _recorded(data: HistoryColumns) -> Array:
     """By slot, whether the trace of its sender would show the send."""
-    last = {f"{row.node}#{row.incarnation}": row.number or 0 for row in data.plan.last_sends}
+    last = {f"{row.node}#{row.incarnation}": row.number or 0 for row in data.last_sends}
     recorded = np.zeros(data.count, np.bool_)
     for code, key in enumerate(data.codes.keys):
-        trace, mine = data.plan.history.lives.get(key), data.slots_of(code)
+        trace, mine = data.history.lives.get(key), data.slots_of(code)
         if trace is not None:
             vanished = trace.end == VANISHED
             recorded[mine] = data.number[mine] <= last.get(key, 0) if vanished else True
     return recorded
 
 
-def no_duplication(data: ShardData) -> Suspects:
+def no_duplication(data: HistoryColumns) -> Suspects:
     return {at: data.repeated(at) for at in range(len(data.members))}
 
 
-def validity(data: ShardData) -> Suspects:
+def validity(data: HistoryColumns) -> Suspects:
     suspects = {}
     for at, member in enumerate(data.members):
         if member.trace.correct:
@@ -87,7 +88,7 @@ def validity(data: ShardData) -> Suspects:
     return suspects
 
 
-def agreement(data: ShardData) -> Suspects:
+def agreement(data: HistoryColumns) -> Suspects:
     suspects = {}
     for at, member in enumerate(data.members):
         missing = data.missing[at]
@@ -117,19 +118,19 @@ def _until(p: IncarnationTrace, q: IncarnationTrace) -> int:
     return sys.maxsize if owes else 0
 
 
-def safe(data: ShardData) -> Suspects:
+def safe(data: HistoryColumns) -> Suspects:
     code = data.codes.services.get("safe", -1)
     if code < 0 or not any(map(len, data.missing)):
         return {}
     index = data.member_index()
-    missing = np.unique(np.concatenate(data.missing))
+    missing = distinct(*data.missing)
     parts: dict[int, list[Array]] = {}
     for member in data.members:
         rows = member.deliveries
         rows = rows[(member.events.service[rows] == code) & np.isin(member.slot[rows], missing)]
         views = [row for row in member.trace.rows if row.kind in VIEWS]
         epochs = member.epochs(views, rows)
-        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+        for epoch in distinct(epochs[epochs >= 0]).tolist():
             slots = member.slot[rows[epochs == epoch]]
             for key in views[epoch].members or ():
                 if key in index:
@@ -138,12 +139,12 @@ def safe(data: ShardData) -> Suspects:
     return {at: np.concatenate(slots) for at, slots in parts.items()}
 
 
-def progress(data: ShardData) -> Suspects:
+def progress(data: HistoryColumns) -> Suspects:
     alive = [at for at, member in enumerate(data.members) if member.trace.end == ALIVE]
     probes = [np.empty(0, np.int64)]
     for member in (data.members[at] for at in alive):
         probes.append(member.slot[member.sends[member.events.probe[member.sends]]])
-    probed = np.unique(np.concatenate(probes))
+    probed = distinct(*probes)
     suspects = {}
     for at in alive:
         member = data.members[at]
@@ -155,10 +156,21 @@ def progress(data: ShardData) -> Suspects:
     return suspects
 
 
+def nobody_goes_on(data: HistoryColumns) -> list[Violation]:
+    """Violations of `progress` without a message need one probe of each."""
+    probes = [
+        member.row(at, data.codes)
+        for member in data.members
+        for at in member.sends[member.events.probe[member.sends]][:1].tolist()
+    ]
+    found = LAWS["progress"].check(data.with_rows(*probes))
+    return [each for each in found if not each.message]
+
+
 # -- virtual synchrony ---------------------------------------------------------------------------
 
 
-def virtual_synchrony(data: ShardData) -> Suspects:
+def virtual_synchrony(data: HistoryColumns) -> Suspects:
     transitions: dict[tuple[str, str], dict[int, ViewPair]] = {}
     for at, member in enumerate(data.members):
         for one, two in itertools.pairwise(member.trace.views):
@@ -171,7 +183,7 @@ def virtual_synchrony(data: ShardData) -> Suspects:
     return {at: np.concatenate(slots) for at, slots in parts.items()}
 
 
-def _not_between(data: ShardData, by_member: Mapping[int, ViewPair]) -> Suspects:
+def _not_between(data: HistoryColumns, by_member: Mapping[int, ViewPair]) -> Suspects:
     """For members that went together from one view to the next: what some delivered between the two
     and one did not."""
     between = {
@@ -200,7 +212,7 @@ def _not_between(data: ShardData, by_member: Mapping[int, ViewPair]) -> Suspects
     return suspects
 
 
-def _together(data: ShardData, by_member: Mapping[int, ViewPair], one: int, two: int) -> bool:
+def _together(data: HistoryColumns, by_member: Mapping[int, ViewPair], one: int, two: int) -> bool:
     """Whether each is in the other's transitional set, where it has one."""
     return all(
         (stayed := by_member[at][1].stayed) is None or data.members[other].key in stayed
@@ -213,6 +225,6 @@ def _delivered_between(member: MemberEvents, start: int, end: int) -> Array:
     first, last = np.searchsorted(member.events.pos, (start, end))
     rows = slice(int(first), int(last))
     slots = member.slot[rows]
-    wanted = ~member.events.send[rows] & (member.events.level[rows] >= RELIABLE) & (slots >= 0)
+    wanted = ~member.events.send[rows] & (member.events.level[rows] >= RELIABLE)
     found: Array = slots[wanted]
     return found

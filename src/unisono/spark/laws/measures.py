@@ -1,4 +1,4 @@
-"""Latencies of a shard, and the measures of a run; `unisono.spark.measures` defines them."""
+"""Latencies, and the measures of a run; `unisono.spark.measures` defines them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from unisono.spark.laws.columns import Array
-from unisono.spark.laws.plan import HistoryPlan
-from unisono.spark.laws.scan import IncarnationSummary
-from unisono.spark.laws.shard import ShardData
+from unisono.spark.laws.history import HistoryColumns, MemberEvents
 from unisono.spark.laws.work import work_measures
 
 QUANTILES: Final = {
@@ -29,7 +27,7 @@ class Latencies(NamedTuple):
     counts: Array
 
 
-def latencies_of(data: ShardData) -> list[Latencies]:
+def latencies_of(data: HistoryColumns) -> list[Latencies]:
     """By member, from a message's first send to its delivery, where the send is known."""
     sent = np.zeros(data.count, np.bool_)
     sent_us = np.zeros(data.count, np.int64)
@@ -81,20 +79,19 @@ def quantiles(latencies: Latencies) -> dict[str, int | None]:
 
 
 def measures_of(
-    plans: Sequence[HistoryPlan], latencies: Sequence[Sequence[Sequence[Latencies]]]
+    histories: Sequence[HistoryColumns], latencies: Sequence[Sequence[Latencies]]
 ) -> Iterator[dict[str, Any]]:
-    """By protocol, for the run (`node` is None) and for each node. `latencies` are by history,
-    shard and member."""
-    found: dict[tuple[str, str | None], list[tuple[IncarnationSummary, Latencies]]] = {}
-    for plan, of_shards in zip(plans, latencies, strict=True):
-        for at, member in enumerate(plan.members):
-            if member.sent or member.delivered or member.view_sizes:
-                mine = added([of_shard[at] for of_shard in of_shards])
-                for node in (None, member.name[0]):
-                    found.setdefault((plan.history.protocol, node), []).append((member, mine))
-    members = [(plan.history.protocol, each) for plan in plans for each in plan.members]
+    """By protocol, for the run (`node` is None) and for each node. `latencies` are by history and
+    member."""
+    found: dict[tuple[str, str | None], list[tuple[MemberEvents, Latencies]]] = {}
+    for data, of_members in zip(histories, latencies, strict=True):
+        for member, mine in zip(data.members, of_members, strict=True):
+            if len(member.events) or member.rows.view_sizes:
+                for node in (None, member.rows.name[0]):
+                    found.setdefault((data.history.protocol, node), []).append((member, mine))
+    rows = [(data.history.protocol, each.rows) for data in histories for each in data.members]
     for (protocol, node), parts in found.items():
-        alike = [each for name, each in members if name == protocol]
+        alike = [each for name, each in rows if name == protocol]
         traced = any(each.work.traced for each in alike)
         work = [each.work for each in alike if node in (None, each.name[0])]
         yield {
@@ -105,15 +102,16 @@ def measures_of(
         }
 
 
-def _measures(parts: list[tuple[IncarnationSummary, Latencies]]) -> dict[str, Any]:
+def _measures(parts: list[tuple[MemberEvents, Latencies]]) -> dict[str, Any]:
     members = [member for member, _ in parts]
-    span = sum(member.span_us for member in members)
-    delivered = sum(member.delivered for member in members)
-    nbytes = sum(member.nbytes for member in members)
-    sizes = [size for member in members for size in member.view_sizes]
+    times = [member.events.t_us for member in members if len(member.events)]
+    span = sum(int(mine.max()) - int(mine.min()) for mine in times)
+    delivered = sum(len(member.deliveries) for member in members)
+    nbytes = sum(int(each.events.size[each.deliveries].sum(dtype=np.int64)) for each in members)
+    sizes = [size for member in members for size in member.rows.view_sizes]
     return {
         "members": max(sizes, default=None),
-        "sent": sum(member.sent for member in members),
+        "sent": sum(len(member.sends) for member in members),
         "delivered": delivered,
         "views": len(sizes),
         "octets": nbytes,

@@ -10,101 +10,86 @@ import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
 from unisono.laws.order import Departed
-from unisono.spark.laws.columns import CAUSAL, FIFO, FLOORS, NUMBER_MAX, Array
-from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.spark.laws.columns import (
+    CAUSAL,
+    FIFO,
+    FLOORS,
+    NUMBER_MAX,
+    Array,
+    EventColumns,
+    distinct,
+)
+from unisono.spark.laws.history import HistoryColumns, MemberEvents, running_max
 from unisono.spark.laws.suspects import first_violations
 from unisono.trace.history import IncarnationTrace
 
 # -- fifo ----------------------------------------------------------------------------------------
 
 
-class GapQuery(NamedTuple):
-    """A delivery that may skip a message of an earlier shard."""
-
-    key: str
-    source: int
-    number: int
-    before: tuple[int, ...]
-    """By floor: skipped are messages from this floor up to the next, numbered above."""
-
-
-def fifo(data: ShardData) -> tuple[list[Violation], list[GapQuery]]:
+def fifo(data: HistoryColumns) -> list[Violation]:
     return _disorder(data, "fifo", FLOORS[:1])
 
 
-def fifo_by_level(data: ShardData) -> tuple[list[Violation], list[GapQuery]]:
+def fifo_by_level(data: HistoryColumns) -> list[Violation]:
     return _disorder(data, "fifo_by_level", FLOORS)
 
 
-def _disorder(data: ShardData, law: str, floors: range) -> tuple[list[Violation], list[GapQuery]]:
-    """Violations that the shard alone proves, and queries to earlier shards."""
+def _disorder(data: HistoryColumns, law: str, floors: range) -> list[Violation]:
     found: list[Violation] = []
-    queries: list[GapQuery] = []
-    known = KnownNumbers(data, floors)
+    known = _KnownNumbers(data, floors)
     for member in data.members:
         rows = member.at_level(FIFO)
         events = member.events.take(rows)
         source, number = events.source, events.number
-        earlier = np.array([_delivered_earlier(member, floor)[rows] for floor in floors])
+        earlier = _delivered_earlier(events, floors)
         own = np.minimum(events.level, floors[-1]) - floors[0]
         later = np.take_along_axis(earlier, own[None].astype(np.intp), 0)[0]
         late = later > number
         found += first_violations(
-            fifo_violation(data, law, member.key, source[at], number[at], f"after {later[at]}")
+            _violation(data, law, member.key, source[at], number[at], f"after {later[at]}")
             for at in np.flatnonzero(late).tolist()
         )
         begun = (earlier > 0) | member.knows[source]
         before = np.maximum(earlier, member.bases(rows))
         before[~begun | (np.array(floors)[:, None] > events.level)] = NUMBER_MAX
         jumps = np.flatnonzero(~late & (number - 1 > before.min(0)))
-        outside = (before[:, jumps] < data.shard.low[source[jumps]]).any(0)
-        queries += [
-            GapQuery(member.key, int(source[at]), int(number[at]), tuple(before[:, at].tolist()))
-            for at in jumps[outside].tolist()
-        ]
-        inside = jumps[~outside]
-        skipped = known.above(source[inside], before[:, inside])
+        skipped = known.above(source[jumps], before[:, jumps])
         found += first_violations(
-            fifo_violation(data, law, member.key, source[at], number[at], f"without {gap}")
-            for at, gap in zip(inside.tolist(), skipped.tolist(), strict=True)
+            _violation(data, law, member.key, source[at], number[at], f"without {gap}")
+            for at, gap in zip(jumps.tolist(), skipped.tolist(), strict=True)
             if gap < number[at]
         )
-    return nsmallest(VIOLATIONS_MAX, found), queries
+    return nsmallest(VIOLATIONS_MAX, found)
 
 
-def fifo_violation(
-    data: ShardData, law: str, key: str, source: int, number: int, detail: str
+def _violation(
+    data: HistoryColumns, law: str, key: str, source: int, number: int, detail: str
 ) -> Violation:
     sender = data.codes.key(int(source))
     return Violation(law, data.run, key, f"{sender}:{int(number)}", sender, detail)
 
 
-def _delivered_earlier(member: MemberEvents, floor: int) -> Array:
-    """By delivery with level fifo or above, the largest number of the same sender that was
-    delivered before with the level of the floor or above, 0 for none."""
-    events = member.events
-    delivered = ~events.send & (events.level >= FIFO)
-    numbers = np.where(events.level >= floor, events.number, 0)
-    earlier = np.zeros(len(events), np.int64)
-    for start, end, segment in member.segments():
-        rows = np.flatnonzero(delivered[start:end]) + start
-        rows = rows[np.argsort(events.source[rows], kind="stable")]
-        source = events.source[rows]
-        bounds = np.flatnonzero(np.diff(source, prepend=-1, append=-1)).tolist()
+def _delivered_earlier(events: EventColumns, floors: range) -> Array:
+    """By floor and delivery, the largest number of the same sender that was delivered before with
+    the level of the floor or above, 0 for none."""
+    order = np.argsort(events.source, kind="stable")
+    bounds = np.flatnonzero(np.diff(events.source[order], prepend=-1, append=-1)).tolist()
+    earlier = np.zeros((len(floors), len(events)), np.int64)
+    for floor, found in zip(floors, earlier, strict=True):
+        numbers = np.where(events.level >= floor, events.number, 0)
         for first, last in itertools.pairwise(bounds):
-            mine = rows[first:last]
-            initial = segment.delivered[floor - FIFO, source[first]]
-            earlier[mine] = np.maximum.accumulate(np.append(initial, numbers[mine[:-1]]))
+            mine = order[first:last]
+            found[mine] = running_max(numbers[mine])
     return earlier
 
 
-class KnownNumbers:
+class _KnownNumbers:
     """By floor and source, the ascending numbers of the messages from this floor up to the next."""
 
-    def __init__(self, data: ShardData, floors: range) -> None:
+    def __init__(self, data: HistoryColumns, floors: range) -> None:
         self._known = np.zeros((len(floors), data.count), np.bool_)
         for member in data.members:
-            used = (member.slot >= 0) & (member.events.level >= FIFO)
+            used = member.events.level >= FIFO
             own = np.minimum(member.events.level[used], floors[-1]) - floors[0]
             self._known[own, member.slot[used]] = True
         self._data = data
@@ -112,7 +97,7 @@ class KnownNumbers:
     def above(self, sources: Array, numbers: Array) -> Array:
         """The smallest that is above the number of its floor, `NUMBER_MAX` for none."""
         found = np.full(len(sources), NUMBER_MAX)
-        for source in np.unique(sources).tolist():
+        for source in distinct(sources).tolist():
             mine, slots = np.flatnonzero(sources == source), self._data.slots_of(source)
             for used, before in zip(self._known, numbers, strict=True):
                 known = np.append(self._data.number[slots][used[slots]], NUMBER_MAX)
@@ -129,14 +114,14 @@ class _CausalEvents(NamedTuple):
     delivered: Array
     """By row the number delivered with level causal or above, 0 for any other row."""
     rows: Array
-    """Deliveries of the shard's messages with that level."""
+    """Deliveries with that level."""
     sends: Array
-    """The first sends of the shard's messages with that level."""
+    """The first sends with that level."""
     departed: dict[str, list[tuple[int, int]]]
     """By sender, the positions between which nothing is needed of it."""
 
 
-def causal(data: ShardData) -> list[Violation]:
+def causal(data: HistoryColumns) -> list[Violation]:
     members = [_causal_events(member) for member in data.members]
     found: list[Violation] = []
     for source, key in enumerate(data.codes.keys):
@@ -145,7 +130,7 @@ def causal(data: ShardData) -> list[Violation]:
         for each, before in zip(members, delivered, strict=True):
             need[each.member.slot[each.sends]] = (
                 _sent_before(each)
-                if each.member.summary.code == source
+                if each.member.rows.code == source
                 else _known_at_send(data, each, source, before)
             )
         if not need.any():
@@ -196,16 +181,14 @@ def _departed(trace: IncarnationTrace) -> dict[str, list[tuple[int, int]]]:
 
 def _delivered_before(each: _CausalEvents, source: int) -> Array:
     """By row, the largest number of a source that was delivered before."""
-    mine = np.where(each.member.events.source == source, each.delivered, 0)
-    initial = (segment.delivered[CAUSAL - FIFO, source] for _, _, segment in each.member.segments())
-    return each.member.running_max(mine, initial)
+    return running_max(np.where(each.member.events.source == source, each.delivered, 0))
 
 
-def _known_at_send(data: ShardData, each: _CausalEvents, source: int, before: Array) -> Array:
+def _known_at_send(data: HistoryColumns, each: _CausalEvents, source: int, before: Array) -> Array:
     """By send what was known of a source: what was delivered, or adopted with a cut."""
     pos, known = each.member.events.pos[each.sends], before[each.sends]
     for cut in each.member.cuts.get(source, ()):
-        floor = data.plan.floors[CAUSAL, data.codes.key(source), cut.upto]
+        floor = data.floor(CAUSAL, data.codes.key(source), cut.upto)
         known = np.maximum(known, np.where(pos > cut.step, floor, 0))
     return known
 
@@ -214,5 +197,4 @@ def _sent_before(each: _CausalEvents) -> Array:
     """By send, the largest number sent before with level causal or above."""
     events = each.member.events
     mine = np.where(events.send & (events.level >= CAUSAL), events.number, 0)
-    initial = (segment.own for _, _, segment in each.member.segments())
-    return each.member.running_max(mine, initial)[each.sends]
+    return running_max(mine)[each.sends]

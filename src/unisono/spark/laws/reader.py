@@ -6,7 +6,6 @@ then gives the reason for each.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ import pyarrow.parquet as pq
 
 from unisono.spark.laws.columns import (
     CONTROL_KINDS,
-    DELIVER,
     KIND,
     SEND,
     Array,
@@ -30,17 +28,12 @@ from unisono.spark.laws.columns import (
     EventColumns,
 )
 from unisono.trace.checks import SPOKEN, level_of, reason_against
-from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical, filled
+from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical
 from unisono.trace.record import PROBE, Row
 from unisono.trace.torn import FileBytes
 
 STRINGS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries."""
-EVENT_COLUMNS: Final = (
-    *("kind", "sender", "sender_incarnation", "number", "service"),
-    *("size", "digest", "seq", "t_us", "detail", "view"),
-)
-"""The columns that are read again from a checked row group."""
 CHECKED: Final = tuple(
     name
     for name in SCHEMA.names
@@ -56,9 +49,6 @@ _SCHEMA: Final = pa.schema(
         for field in SCHEMA
     ]
 )
-_EVENTS_PLAIN: Final = pa.schema([SCHEMA.field(name) for name in EVENT_COLUMNS])
-_EVENTS: Final = pa.schema([_SCHEMA.field(name) for name in EVENT_COLUMNS])
-
 IS_MESSAGE: Final = np.array([*(name in SPOKEN for name in KIND), False])
 """By kind; the last entry is for no kind."""
 IS_CONTROL: Final = np.array([*(name in CONTROL_KINDS for name in KIND), False])
@@ -67,17 +57,10 @@ IS_CONTROL: Final = np.array([*(name in CONTROL_KINDS for name in KIND), False])
 class DictionaryPart(ParquetPart):
     """A trace file whose string columns are read as dictionaries."""
 
-    recovered = False
-    """Whether the footer had to be rebuilt."""
-
     def __init__(self, path: Path, whole: bool = False) -> None:
         """`whole`: the row groups of a small file make one table, if all can be read."""
         super().__init__(path)
         self._whole = whole
-
-    def _recovered(self, octets: FileBytes) -> tuple[pq.ParquetFile, int] | None:
-        self.recovered = True
-        return super()._recovered(octets)
 
     def _open(
         self, octets: FileBytes, metadata: Any, words: Sequence[str] | None = STRINGS
@@ -112,24 +95,6 @@ def _encoded(table: pa.Table) -> pa.Table:
         table = _canonical(table).cast(_SCHEMA)
     table.validate(full=True)
     return table
-
-
-def read_checked_groups(path: bytes, groups: Sequence[int], recovered: bool) -> Iterator[pa.Table]:
-    """The event columns of row groups that were checked before; `recovered`: the file has no footer
-    of its own."""
-    part = DictionaryPart(Path(os.fsdecode(path)))
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        data = FileBytes(handle, os.fstat(handle).st_size)
-        opened = part._recovered(data) if recovered else None
-        with opened[0] if opened else part._open(data, None) as file:
-            for index in groups:
-                table = file.read_row_group(index, columns=list(EVENT_COLUMNS), use_threads=False)
-                table = filled(table, EVENT_COLUMNS)
-                matches = table.schema.equals(_EVENTS)
-                yield table if matches else table.cast(_EVENTS_PLAIN).cast(_EVENTS)
-    finally:
-        os.close(handle)
 
 
 class NumpyColumns:
@@ -346,15 +311,6 @@ def read_group(table: pa.Table, codes: Codes) -> RowGroup:
         bad[at] = reason_against(row) is not None
     failed = bad if bad.any() else None
     return RowGroup(columns, kind, incarnation, history, histories, step, events, failed, control)
-
-
-def read_events(table: pa.Table, codes: Codes) -> EventColumns:
-    """Sends and deliveries of a checked row group; `pos` is the index of the row in it."""
-    columns = NumpyColumns(table)
-    kind = _kinds(columns)
-    events = _events(columns, kind, codes)
-    wanted = (kind == SEND) | (kind == DELIVER)
-    return events if wanted.all() else events.take(wanted)
 
 
 def reasons_against(table: pa.Table) -> dict[int, str]:

@@ -1,123 +1,80 @@
-"""The laws of sequence numbers on columns: what a shard shows, and how shards are combined.
-
-A message is in one shard, so a sequence number that two shards have belongs to two messages.
-Known sequence numbers are exchanged as ranges, which are few where a group counts without gaps.
-"""
+"""The laws of sequence numbers on columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
 
-from unisono.laws import Violation
-from unisono.laws.succession import lineages
-from unisono.spark.laws.columns import AGREED, NUMBER_MIN, SAFE, Array
-from unisono.spark.laws.plan import HistoryPlan
-from unisono.spark.laws.scan import IncarnationSummary
-from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.laws import VIOLATIONS_MAX, Violation
+from unisono.laws.places import Highest, gone_back
+from unisono.laws.succession import Succession, lineages
+from unisono.laws.verdict import violations
+from unisono.spark.laws.columns import (
+    AGREED,
+    NUMBER_MAX,
+    NUMBER_MIN,
+    SAFE,
+    Array,
+    distinct,
+    is_dense,
+)
+from unisono.spark.laws.history import HistoryColumns, MemberEvents, running_max
 from unisono.spark.laws.suspects import first_violations
-from unisono.trace.checks import VIEWS
 from unisono.trace.history import cut_of
 
 
-class Jumps(NamedTuple):
-    """Deliveries whose sequence number is not the next after the largest before."""
-
-    source: Array
-    number: Array
-    before: Array
-    seq: Array
+def uniform_order(data: HistoryColumns) -> list[Violation]:
+    return _conflicts(data, "uniform_order", AGREED) + _gone_back(data, "uniform_order", AGREED)
 
 
-class HighestDelivery(NamedTuple):
-    """A member's first delivery at the largest sequence number that it delivered in a view."""
-
-    seq: int
-    pos: int
-    source: int
-    number: int
+def one_place(data: HistoryColumns) -> list[Violation]:
+    """Of those who do not go on, safe messages alone count."""
+    return _conflicts(data, "one_place", SAFE) + _gone_back(data, "one_place", SAFE)
 
 
-@dataclass
-class SeqSummary:
-    """What a shard shows about sequence numbers."""
-
-    uniform: list[Violation]
-    safe: list[Violation]
-    known: dict[str, Array]
-    """By lineage, the ranges of sequence numbers that have an ordered message."""
-    own: list[Array]
-    """By member, the ranges that it delivered."""
-    jumps: list[Jumps]
-    """By member."""
-    highest: list[dict[str, HighestDelivery]]
-    """By member and regular view, of ordered messages."""
-    highest_safe: list[dict[str, HighestDelivery]]
-    """The same of the messages that `one_place` is about."""
-
-
-def sequence_numbers(data: ShardData) -> SeqSummary:
-    lineage = lineages(data.plan.history)
-    known: dict[str, list[Array]] = {}
-    for member in data.members:
-        seqs = member.events.seq[_at_level(member, AGREED)]
-        known.setdefault(lineage[member.key], []).append(ranges_of(seqs))
-    return SeqSummary(
-        *conflicts(data),
-        known={name: union(parts) for name, parts in known.items()},
-        own=[ranges_of(member.events.seq[member.seq_deliveries]) for member in data.members],
-        jumps=[_jumps(member) for member in data.members],
-        highest=[_highest(member, AGREED) for member in data.members],
-        highest_safe=[
-            _highest(member, AGREED if member.trace.correct else SAFE) for member in data.members
-        ],
-    )
-
-
-def _at_level(member: MemberEvents, level: int) -> Array:
-    """The deliveries of this level or above with a sequence number."""
+def _counting(member: MemberEvents, level: int) -> Array:
+    """The deliveries with a sequence number of this level or above; of a correct member, all
+    ordered ones."""
     rows = member.seq_deliveries
-    found: Array = rows[member.events.level[rows] >= level]
-    return found
+    enough = member.events.level[rows] >= (AGREED if member.trace.correct else level)
+    return rows if enough.all() else rows[enough]
 
 
-def _highest(member: MemberEvents, level: int) -> dict[str, HighestDelivery]:
-    """By view; deliveries in a transitional view do not count."""
-    events, rows = member.events, _at_level(member, level)
-    views = [row for row in member.trace.rows if row.kind in VIEWS]
-    epochs = member.epochs(views, rows)
-    found: dict[str, HighestDelivery] = {}
-    for epoch in np.unique(epochs[epochs >= 0]).tolist():
-        view = views[epoch]
-        if view.kind == "view":
-            mine = rows[epochs == epoch]
-            at = mine[events.seq[mine].argmax()]
-            columns = (events.seq, events.pos, events.source, events.number)
-            highest = HighestDelivery(*(int(column[at]) for column in columns))
-            if view.view not in found or highest.seq > found[view.view].seq:
-                found[view.view] = highest
-    return found
+def _ordered(member: MemberEvents) -> Array:
+    return _counting(member, AGREED)
+
+
+def _gone_back(data: HistoryColumns, law: str, level: int) -> list[Violation]:
+    views = data.history.derived(Succession)
+    found: dict[str, Highest] = {}
+    for member in data.members:
+        events, rows = member.events, _counting(member, level)
+        shown, _ = member.view_epochs
+        epochs = member.epochs(shown, rows)
+        # Deliveries in a transitional view do not count.
+        for epoch in distinct(epochs[epochs >= 0]).tolist():
+            view = shown[epoch]
+            if view.kind == "view" and views.own.get(view.view) == views.lineage[member.key]:
+                mine = rows[epochs == epoch]
+                at = int(mine[events.seq[mine].argmax()])
+                if view.view not in found or events.seq[at] > found[view.view].place:
+                    message = data.name(member.slot[at])
+                    found[view.view] = Highest(int(events.seq[at]), message, member.key)
+    return violations(law, data.run, gone_back(views, found))
 
 
 # -- one message per sequence number -------------------------------------------------------------
 
 
-def conflicts(data: ShardData) -> tuple[list[Violation], list[Violation]]:
-    """Violations of `uniform_order` and of `one_place`."""
-    uniform = _conflicts(data, "uniform_order", AGREED)
-    # Without conflicts between ordered messages there are none between safe ones.
-    return uniform, _conflicts(data, "one_place", SAFE) if uniform else []
-
-
-def _conflicts(data: ShardData, law: str, level: int) -> list[Violation]:
-    lineage = lineages(data.plan.history)
+def _conflicts(data: HistoryColumns, law: str, level: int) -> list[Violation]:
+    lineage = data.history.derived(lineages)
     found: list[Violation] = []
     for name in sorted(set(lineage.values())):
         rows = {
-            at: _at_level(member, AGREED if member.trace.correct else level)
+            at: _counting(member, level)
             for at, member in enumerate(data.members)
             if lineage[member.key] == name
         }
@@ -125,7 +82,7 @@ def _conflicts(data: ShardData, law: str, level: int) -> list[Violation]:
     return found
 
 
-def _conflicts_within(data: ShardData, law: str, rows: dict[int, Array]) -> list[Violation]:
+def _conflicts_within(data: HistoryColumns, law: str, rows: dict[int, Array]) -> list[Violation]:
     """Among members of one lineage."""
     if not rows:
         return []
@@ -159,7 +116,7 @@ def _conflicts_within(data: ShardData, law: str, rows: dict[int, Array]) -> list
 def _dense_codes(numbers: Array) -> Array:
     """By number a small code, the same for equal numbers."""
     low, high = int(numbers.min()), int(numbers.max())
-    if high - low <= 8 * len(numbers) + 1024:
+    if is_dense(low, high, len(numbers)):
         return numbers - low
     return np.unique(numbers, return_inverse=True)[1]
 
@@ -167,101 +124,98 @@ def _dense_codes(numbers: Array) -> Array:
 # -- gaps ----------------------------------------------------------------------------------------
 
 
-def _jumps(member: MemberEvents) -> Jumps:
+class _Jumps(NamedTuple):
+    """Deliveries and views whose sequence number is not the next after the largest before."""
+
+    slot: Array
+    """-1 for a view."""
+    before: Array
+    seq: Array
+
+
+def _jumps(member: MemberEvents) -> _Jumps:
     events, rows = member.events, member.seq_deliveries
-    seqs = np.where(~events.send & events.has_seq, events.seq, NUMBER_MIN)
-    before = member.running_max(seqs, (segment.seq for _, _, segment in member.segments()))
-    views = [(row.step, row.seq) for row in member.trace.views if row.seq is not None]
-    if views:
-        steps, view_seqs = np.array(views, np.int64).T
-        largest = np.append(NUMBER_MIN, np.maximum.accumulate(view_seqs))
-        np.maximum(before, largest[np.searchsorted(steps, events.pos)], out=before)
-    last = before[rows]
-    jumped = (last != NUMBER_MIN) & (events.seq[rows] - 1 > last)
-    rows, last = rows[jumped], last[jumped]
-    return Jumps(events.source[rows], events.number[rows], last, events.seq[rows])
+    before = running_max(events.seq[rows], NUMBER_MIN)
+    views = [row for row in member.trace.views if row.seq is not None]
+    seqs = np.array([row.seq for row in views], np.int64)
+    at = np.searchsorted([row.step for row in views], events.pos[rows])
+    np.maximum(before, np.append(NUMBER_MIN, np.maximum.accumulate(seqs))[at], out=before)
+    jumped = (before != NUMBER_MIN) & (events.seq[rows] - 1 > before)
+    # A view has no message, and may not skip its own number either.
+    earlier = np.maximum(running_max(seqs, NUMBER_MIN), member.seqs_before(views))
+    uncut = np.array([not cut_of(row.detail) for row in views], np.bool_)
+    ahead = np.flatnonzero(uncut & (earlier != NUMBER_MIN) & (seqs > earlier))
+    return _Jumps(
+        np.append(member.slot[rows[jumped]], np.full(len(ahead), -1)),
+        np.append(before[jumped], earlier[ahead]),
+        np.append(events.seq[rows[jumped]], seqs[ahead] + 1),
+    )
 
 
-def view_jumps(plan: HistoryPlan, member: IncarnationSummary) -> Jumps:
-    """Views without a cut above the largest sequence number before. They have no message, and may
-    not skip their own number either."""
-    found: list[tuple[int, int, int, int]] = []
-    largest = NUMBER_MIN
-    for row, at in zip(plan.history.lives[member.key].views, member.at_views, strict=True):
-        if row.seq is None:
-            continue
-        before = max(largest, at.seq)
-        if before != NUMBER_MIN and row.seq > before and not cut_of(row.detail):
-            found.append((-1, 0, before, row.seq + 1))
-        largest = max(largest, row.seq)
-    return Jumps(*np.array(found, np.int64).reshape(-1, 4).T)
+def _skipped(member: MemberEvents, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
+    """The messages of a member (-1 for a view) that skip a number of these ranges, which are in
+    order, with the first such number."""
+    if not len(starts):
+        return
+    jumps = _jumps(member)
+    at = np.searchsorted(ends, jumps.before, side="right")
+    some = np.flatnonzero(at < len(starts))
+    first = np.maximum(starts[at[some]], jumps.before[some] + 1)
+    skips = first < jumps.seq[some]
+    yield from zip(jumps.slot[some[skips]].tolist(), first[skips].tolist(), strict=True)
 
 
-def skipped_in(ranges: Array, jumps: Jumps) -> Array:
-    """By jump the smallest number of the ranges that it skips, `NUMBER_MIN` for none."""
-    at = np.searchsorted(ranges[:, 1], jumps.before, side="right")
-    found = np.full(len(jumps.seq), NUMBER_MIN)
-    some = np.flatnonzero(at < len(ranges))
-    first = np.maximum(ranges[at[some], 0], jumps.before[some] + 1)
-    skipped = first < jumps.seq[some]
-    found[some[skipped]] = first[skipped]
-    return found
+def every_place(data: HistoryColumns) -> list[Violation]:
+    lineage = data.history.derived(lineages)
+    held: dict[str, list[Array]] = {}
+    for member in data.members:
+        of_views = [row.seq for row in member.trace.views if row.seq is not None]
+        mine = member.events.seq[member.seq_deliveries]
+        held.setdefault(lineage[member.key], []).append(np.append(mine, of_views).astype(np.int64))
+    free = {}
+    for name, parts in held.items():
+        numbers = distinct(*parts)
+        gaps = np.flatnonzero(np.diff(numbers) > 1)
+        free[name] = numbers[gaps] + 1, numbers[gaps + 1] - 1
+    return first_violations(
+        Violation(
+            *("every_place", data.run, member.key, data.name(slot) if slot >= 0 else "", ""),
+            f"place {gap}, which nobody has",
+        )
+        for member in data.members
+        for slot, gap in _skipped(member, *free[lineage[member.key]])
+    )
 
 
-def holder_of(data: ShardData, lineage: str, seq: int) -> tuple[int, str] | None:
-    """The first member of a lineage that delivered an ordered message at a sequence number, by its
-    index, and its first message there."""
-    known = lineages(data.plan.history)
-    for at, member in enumerate(data.members):
-        if known[member.key] == lineage:
-            rows = _at_level(member, AGREED)
-            rows = rows[member.events.seq[rows] == seq]
-            if len(rows):
-                return at, data.name(int(member.slot[rows[0]]))
-    return None
+def gap_free(data: HistoryColumns) -> list[Violation]:
+    lineage = data.history.derived(lineages)
+    ordered: dict[str, list[MemberEvents]] = {}
+    for member in data.members:
+        ordered.setdefault(lineage[member.key], []).append(member)
+    skipped: set[tuple[str, str, int]] = set()
+    for mine in ordered.values():
+        known = distinct(*(member.events.seq[_ordered(member)] for member in mine))
+        for member in mine:
+            own = np.append(distinct(member.events.seq[member.seq_deliveries]), NUMBER_MAX)
+            lacking = known[own[np.searchsorted(own, known)] != known]
+            skipped.update(
+                (member.key, data.name(slot) if slot >= 0 else "", gap)
+                for slot, gap in _skipped(member, lacking, lacking)
+            )
+    # Reported are the first by member and message: witnesses are looked up for these alone.
+    return [
+        Violation(
+            *("gap_free", data.run, key, message, _holder(data, ordered[lineage[key]], gap)),
+            f"without place {gap}",
+        )
+        for key, message, gap in nsmallest(VIOLATIONS_MAX, skipped)
+    ]
 
 
-# -- ranges: arrays of first and last, ascending and disjoint --------------------------------------
-
-
-def ranges_of(numbers: Array) -> Array:
-    if not len(numbers):
-        return np.empty((0, 2), np.int64)
-    ends = np.flatnonzero(np.diff(numbers) != 1)
-    firsts = numbers[np.append(0, ends + 1)]
-    return union([np.column_stack([firsts, numbers[np.append(ends, len(numbers) - 1)]])])
-
-
-def union(parts: Sequence[Array]) -> Array:
-    ranges = np.concatenate([*parts, np.empty((0, 2), np.int64)])
-    if not len(ranges):
-        return ranges
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(ranges[:, 1])
-    at = np.flatnonzero(np.append(True, ranges[1:, 0] > reach[:-1] + 1))
-    return np.column_stack([ranges[at, 0], reach[np.append(at[1:], len(ranges)) - 1]])
-
-
-def gaps(ranges: Array) -> Array:
-    """The ranges between them."""
-    return np.column_stack([ranges[:-1, 1] + 1, ranges[1:, 0] - 1])
-
-
-def intersect(one: Array, two: Array) -> bool:
-    both = np.concatenate([one, two])
-    both = both[np.argsort(both[:, 0], kind="stable")]
-    return bool((both[1:, 0] <= np.maximum.accumulate(both[:, 1])[:-1]).any())
-
-
-def difference(one: Array, two: Array) -> Array:
-    edges = np.unique(np.concatenate([one[:, 0], one[:, 1] + 1, two[:, 0], two[:, 1] + 1]))
-    at = np.flatnonzero((_contain(one, edges) & ~_contain(two, edges))[:-1])
-    return np.column_stack([edges[at], edges[at + 1] - 1])
-
-
-def _contain(ranges: Array, numbers: Array) -> Array:
-    at = np.searchsorted(ranges[:, 1], numbers)
-    found = np.zeros(len(numbers), np.bool_)
-    some = at < len(ranges)
-    found[some] = ranges[at[some], 0] <= numbers[some]
-    return found
+def _holder(data: HistoryColumns, members: list[MemberEvents], seq: int) -> str:
+    """The first ordered message that one of these delivered at a sequence number."""
+    for member in members:
+        rows = _ordered(member)
+        for at in rows[member.events.seq[rows] == seq][:1].tolist():
+            return data.name(member.slot[at])
+    raise AssertionError("a number that is known has a message")

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.spark.laws.columns import Array
-from unisono.spark.laws.shard import ShardData
+from unisono.spark.laws.columns import Array, distinct
+from unisono.spark.laws.history import HistoryColumns
 from unisono.trace.record import Row
 
 Suspects: TypeAlias = Mapping[int, Array]
@@ -34,35 +34,34 @@ def first_violations(found: Iterable[Violation]) -> list[Violation]:
     return best
 
 
-def rows_about(data: ShardData, slots: Iterable[int]) -> list[Row]:
+def rows_about(data: HistoryColumns, slots: Iterable[int]) -> list[Row]:
     """The sends and deliveries of these messages."""
-    wanted = np.zeros(data.count + 1, np.bool_)
+    wanted = np.zeros(data.count, np.bool_)
     wanted[list(slots)] = True
     return [
-        member.summary.row(member.events, at, data.codes)
+        member.row(at, data.codes)
         for member in data.members
-        # A row of another shard has slot -1, the last entry, which is never wanted.
         for at in np.flatnonzero(wanted[member.slot]).tolist()
     ]
 
 
-def violations_of(data: ShardData, law: str, suspects: Suspects) -> list[Violation]:
+def violations_of(data: HistoryColumns, law: str, suspects: Suspects) -> list[Violation]:
     """The first violations of a law among the suspects."""
     found: list[Violation] = []
     for batch in _batches(data, suspects):
         chosen = {(data.members[at].key, data.name(slot)) for at, slot in batch}
         # The last send of each incarnation shows how far its trace goes.
         rows = rows_about(data, {slot for _, slot in batch})
-        judged = LAWS[law].check(data.plan.with_rows(*data.plan.last_sends, *rows))
+        judged = LAWS[law].check(data.with_rows(*data.last_sends, *rows))
         found += [each for each in judged if (each.life, each.message) in chosen]
         if len(found) >= VIOLATIONS_MAX:
             break
     return sorted(found)[:VIOLATIONS_MAX]
 
 
-def _batches(data: ShardData, suspects: Suspects) -> Iterator[list[tuple[int, int]]]:
+def _batches(data: HistoryColumns, suspects: Suspects) -> Iterator[list[tuple[int, int]]]:
     """Members and slots, some at a time, in the order of violations."""
-    slots_of = {at: np.unique(suspects[at]).tolist() for at in sorted(suspects)}
+    slots_of = {at: distinct(suspects[at]).tolist() for at in sorted(suspects)}
     if sum(map(len, slots_of.values())) <= SUSPECTS_PER_BATCH:
         batch = [(at, slot) for at, slots in slots_of.items() for slot in slots]
         yield from [batch] if batch else []

@@ -3,21 +3,25 @@ the laws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from unisono.laws.holding import Holdings
+from unisono.laws import LAWS, Violation
+from unisono.laws.cuts import unjust_cuts
+from unisono.laws.holding import Holdings, false_receipts
+from unisono.laws.local import AFTER_END
 from unisono.laws.succession import parts_let_go_on
-from unisono.spark.laws.columns import NUMBER_MIN, RELIABLE, Array
-from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.laws.verdict import violations
+from unisono.spark.laws.columns import NUMBER_MIN, RELIABLE, Array, distinct
+from unisono.spark.laws.history import HistoryColumns, MemberEvents
 from unisono.spark.laws.suspects import Suspects, rows_about
 from unisono.trace.checks import VIEWS
-from unisono.trace.history import sender_of
+from unisono.trace.history import life_of, number_of, sender_of
 from unisono.trace.record import Row
 
 
-def _view_codes(data: ShardData) -> dict[str, int]:
+def _view_codes(data: HistoryColumns) -> dict[str, int]:
     views = (row.view for member in data.members for row in member.trace.views)
     return {view: code for code, view in enumerate(dict.fromkeys(views))}
 
@@ -32,8 +36,8 @@ def _in_views(
     return rows[found >= 0], found[found >= 0]
 
 
-def same_view(data: ShardData) -> Suspects:
-    part, codes = parts_let_go_on(data.plan.history), _view_codes(data)
+def same_view(data: HistoryColumns) -> Suspects:
+    part, codes = parts_let_go_on(data.history), _view_codes(data)
     references = {name: np.full(data.count, -1, np.int64) for name in set(part.values())}
     suspects = {}
     for at, member in enumerate(data.members):
@@ -48,7 +52,7 @@ def same_view(data: ShardData) -> Suspects:
     return suspects
 
 
-def sending_view(data: ShardData) -> Suspects:
+def sending_view(data: HistoryColumns) -> Suspects:
     codes = _view_codes(data)
     sent_in = np.full(data.count, -1, np.int64)
     for member in data.members:
@@ -62,7 +66,7 @@ def sending_view(data: ShardData) -> Suspects:
     return suspects
 
 
-def sender_in_view(data: ShardData) -> Suspects:
+def sender_in_view(data: HistoryColumns) -> Suspects:
     suspects = {}
     keys = data.codes.keys
     for at, member in enumerate(data.members):
@@ -80,8 +84,8 @@ def sender_in_view(data: ShardData) -> Suspects:
 # -- receipts ------------------------------------------------------------------------------------
 
 
-def received(data: ShardData) -> Suspects:
-    holdings = Holdings(data.plan.history)
+def received(data: HistoryColumns) -> Suspects:
+    holdings = Holdings(data.history)
     code = data.codes.services.get("safe", -1)
     if not holdings.told or code < 0:
         return {}
@@ -91,11 +95,11 @@ def received(data: ShardData) -> Suspects:
         rows = member.deliveries[member.events.service[member.deliveries] == code]
         views = [row for row in member.trace.rows if row.kind in VIEWS]
         epochs = member.epochs(views, rows)
-        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+        for epoch in distinct(epochs[epochs >= 0]).tolist():
             regular = [row for row in views[: epoch + 1] if row.kind == "view"]
             if not regular:
                 continue
-            slots = np.unique(member.slot[rows[epochs == epoch]])
+            slots = distinct(member.slot[rows[epochs == epoch]])
             for key in set(views[epoch].members or ()) - {member.key}:
                 marks = holdings.marks.get(key, {}).get(regular[-1].view)
                 if marks is not None:
@@ -104,7 +108,7 @@ def received(data: ShardData) -> Suspects:
     return {at: np.concatenate(slots) for at, slots in parts.items()}
 
 
-def _not_held(data: ShardData, at: int, marks: Mapping[str, int], slots: Array) -> Array:
+def _not_held(data: HistoryColumns, at: int, marks: Mapping[str, int], slots: Array) -> Array:
     """Messages above a member's marks that it owes and never delivered."""
     missing = slots[data.delivered[at][slots] < 0]
     held = np.array([marks.get(key, 0) for key in data.codes.keys])
@@ -112,21 +116,40 @@ def _not_held(data: ShardData, at: int, marks: Mapping[str, int], slots: Array) 
     return data.owed(data.members[at], lacking)
 
 
-def stable(data: ShardData) -> list[Row]:
-    """The rows about the messages that are reported stable: there are few."""
+def stable(data: HistoryColumns) -> list[Violation]:
+    """Judged on the messages that are reported stable: there are few."""
     reported = {
         (data.codes.source(sender_of(row)), row.number or 0)
-        for row in data.plan.history.rows
+        for row in data.history.rows
         if row.kind == "stable"
     }
     slots = (data.slot(*message) for message in reported if message[0] >= 0)
-    return rows_about(data, [slot for slot in slots if slot is not None])
+    rows = rows_about(data, [slot for slot in slots if slot is not None])
+    return LAWS["stable"].check(data.with_rows(*rows))
+
+
+def receipts(data: HistoryColumns) -> list[Violation]:
+    last = {life_of(row): number_of(row) for row in data.last_sends}
+    found = false_receipts(data.history, data.delivered_at_ends(), last)
+    return violations("receipts", data.run, found)
+
+
+def cut(data: HistoryColumns) -> list[Violation]:
+    delivered = {
+        each.key: list(data.delivered_before(each, each.trace.views)) for each in data.members
+    }
+    last = {life_of(row): number_of(row) for row in data.last_sends}
+
+    def floor(sender: str, upto: int) -> int:
+        return data.floor(RELIABLE, sender, upto)
+
+    return violations("cut", data.run, unjust_cuts(data.history, delivered, last, floor))
 
 
 # -- one incarnation by itself -------------------------------------------------------------------
 
 
-def local_order(data: ShardData) -> Suspects:
+def local_order(data: HistoryColumns) -> Suspects:
     suspects = {}
     for at, member in enumerate(data.members):
         events, rows = member.events, member.deliveries
@@ -135,9 +158,32 @@ def local_order(data: ShardData) -> Suspects:
         seqs = [NUMBER_MIN if row.seq is None else row.seq for row in views]
         view_seq = np.array([*seqs, NUMBER_MIN], np.int64)[epochs]
         wrong = (epochs < 0) | (events.has_seq[rows] & (events.seq[rows] <= view_seq))
-        own = events.source[rows] == member.summary.code
+        own = events.source[rows] == member.rows.code
         if own.any():
             sent = data.first(member, member.sends)[member.slot[rows]]
             wrong |= own & (sent > events.pos[rows])
         suspects[at] = member.slot[rows[wrong]]
     return suspects
+
+
+def ends_and_places(data: HistoryColumns) -> Iterator[Violation]:
+    """Violations of `local_order` without a message depend on the last send and delivery, and on
+    the largest sequence number before each view: rows are made up for them."""
+    last: list[Row] = []
+    highest: list[Row] = []
+    for member in data.members:
+        row = Row(*member.rows.history, *member.rows.name, 0, 0, "deliver")
+        row = row._replace(sender="", sender_incarnation=0, number=0, service="reliable")
+        for kind, rows in (("send", member.sends), ("deliver", member.deliveries)):
+            last += [row._replace(step=int(member.events.pos[at]), kind=kind) for at in rows[-1:]]
+        # At the step of the view, and listed before it.
+        views = member.trace.views
+        highest += [
+            row._replace(step=view.step, seq=seq)
+            for view, seq in zip(views, member.seqs_before(views).tolist(), strict=True)
+            if seq != NUMBER_MIN
+        ]
+    for rows_made_up, of_ends in ((last, True), (highest, False)):
+        for each in LAWS["local_order"].check(data.with_rows(*rows_made_up)):
+            if not each.message and each.detail.endswith(AFTER_END) == of_ends:
+                yield each
