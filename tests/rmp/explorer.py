@@ -2,16 +2,17 @@
 
 Sites order timestamps in turn, receive them one by one or never, and any of them may begin
 reformations at any time. A packet may arrive at any later time, or never, so crashes, losses and
-cuts need no actions of their own: a site that does nothing more is dead, or cut off.
+cuts need no actions of their own: a site that does nothing more is dead, or cut off. In every state
+the laws hold, and any quorum that is left alone together can end it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.core import Cause
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint
@@ -30,6 +31,16 @@ class Case:
 
     def sites(self) -> frozenset[int]:
         return frozenset().union(*(members for _, members in self.changes))
+
+    def enough(self, state: State) -> Iterator[frozenset[int]]:
+        """Those that may be alive when the others have crashed or are cut off: a quorum by all
+        that anybody knows."""
+        most = self.quorums(max(known.held for _, known in state.sites))
+        sites = sorted(self.sites())
+        for count in range(1, len(sites) + 1):
+            for alive in map(frozenset, combinations(sites, count)):
+                if most.has_majority(alive):
+                    yield alive
 
     def quorums(self, held: int) -> ViewQuorums:
         first, *rest = self.changes
@@ -188,6 +199,30 @@ def check(state: State) -> None:
             raise Broken(f"{state.resilient} was resilient; the new list ends at {new_list.sync}")
 
 
+LAST: Final = ReformBallot(1 << 30, 0)
+"""An attempt after all others."""
+
+
+def check_end(case: Case, state: State, alive: Set[int]) -> None:
+    """From here it ends under fairness: when these are alive, hear each other, and one of them
+    makes an attempt that nobody disturbs, a new list is decided."""
+    known = {site: known for site, known in state.sites if site in alive}
+    attempt = Attempt(LAST)
+    for site, (held, _, promised, accepted) in known.items():
+        if site in case.quorums(held).members and Slave(promised, accepted).promise(LAST):
+            attempt.gather(site, SyncPoint(held, case.quorums(held), (), accepted))
+    found = attempt.propose(1, 1, sorted(case.sites()), 0, False)
+    if isinstance(found, Cause):
+        raise Broken(f"{sorted(alive)} cannot decide")
+    held = max(known[site].held for site in attempt.answers)
+    for site in attempt.answers:
+        slave = Slave(LAST, known[site].accepted)
+        if slave.accept(LAST, found, held):  # What one of them holds, all of them get.
+            attempt.confirm(site)
+    if not attempt.quorum_confirmed():
+        raise Broken(f"{sorted(alive)} do not confirm {found.members} at {found.sync}")
+
+
 @dataclass(frozen=True)
 class Found:
     states: int
@@ -204,6 +239,8 @@ def explore(case: Case, limit: int = 2_000_000) -> Found:
         state = queue.popleft()
         try:
             check(state)
+            for alive in case.enough(state):
+                check_end(case, state, alive)
         except Broken as broken:
             return Found(len(before), _story(before, state), str(broken))
         for name, after in successors(case, state):

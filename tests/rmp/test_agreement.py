@@ -49,6 +49,17 @@ def test_ordering_on_after_a_promise_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert explore(STATIC).law
 
 
+def test_slaves_that_never_confirm_again_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a commit without ballots: who confirmed a list that came to nothing is in doubt."""
+    accept = Slave.accept
+
+    def once(self: Slave, ballot: ReformBallot, new_list: NewList, held: int) -> bool:
+        return self.accepted in (None, (ballot, new_list)) and accept(self, ballot, new_list, held)
+
+    monkeypatch.setattr(Slave, "accept", once)
+    assert "do not confirm" in explore(STATIC).law
+
+
 @pytest.mark.soak
 def test_a_majority_of_the_current_view_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two join at once: with one they make a majority of five; the other two are one of three."""

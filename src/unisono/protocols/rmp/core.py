@@ -422,7 +422,9 @@ class Rmp:
             self._delivery.stabilize(messages, members)
         for messages in self._resilience.out_of_reach(state.quorums, state.primary):
             self._delivery.fail_stability(messages, Cause.TOO_FEW)
-        state.settle(self._resilience.stable())
+        if stable := self._resilience.stable():
+            self._sources.forget_lost()
+        state.settle(stable)
         if state.renewals:
             state.renew(self._resilience.known())
         for source, _, last in self._queue.forget(self._resilience.needed()):

@@ -111,6 +111,8 @@ class Sources:
         self.by_key: dict[int, Source] = {}
         self.arrived: dict[int, int] = {}
         """By source, the last block in a row that is here and not in the order, as they came."""
+        self._lost: dict[int, Source] = {}
+        """Those that a reformation removed, while a member of the new ring may lack blocks."""
         self._former: dict[Member, int] = {}
         """Of sources that are gone, the last message up to which all were here."""
         self._wanted: list[tuple[int, int]] = []
@@ -129,6 +131,7 @@ class Sources:
         source = self.by_key.pop(key, None)
         self.arrived.pop(key, None)
         if source is not None:
+            self._lost[key] = source
             self._former[source.member] = source.held()
             while len(self._former) > FORMER_MAX:
                 del self._former[next(iter(self._former))]
@@ -139,8 +142,12 @@ class Sources:
             return False
         return number <= found.blocks.received or found.blocks.get(number) is not None
 
+    def forget_lost(self) -> None:
+        """Every member of the new ring holds what was before it."""
+        self._lost.clear()
+
     def get(self, source: int, number: int) -> Turn | None:
-        found = self.by_key.get(source)
+        found = self.by_key.get(source) or self._lost.get(source)
         return found.blocks.get(number) if found is not None else None
 
     def has_request(self, source: int, number: int) -> bool:
