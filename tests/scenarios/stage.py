@@ -11,6 +11,7 @@ from typing import Any
 
 from unisono.core import (
     Adopt,
+    Answer,
     Arm,
     Capture,
     Captured,
@@ -35,14 +36,16 @@ from unisono.core import (
     Request,
     Restart,
     Send,
+    Stabilize,
     Unreachable,
     Warn,
 )
 from unisono.fsa import Machine
 from unisono.laws import LAWS
-from unisono.model import Address, Member, Service, View
+from unisono.model import Address, Member, ServiceLevel, View
 from unisono.protocols import spec
 from unisono.requests import command_of
+from unisono.sim.plan import service_of
 from unisono.trace.history import History
 from unisono.trace.record import Row
 from unisono.trace.tap import Tap
@@ -116,7 +119,7 @@ class Stage:
         self._refuses = False
         self._options: dict[str, int] = {}
         self._spec = spec("rmcast")
-        self._service: Service | None = None
+        self._service: ServiceLevel | None = None
         self._watched: tuple[str, ...] = ()
 
     # -- the script ---------------------------------------------------------------------------
@@ -208,7 +211,7 @@ class Stage:
 
     def do_service(self, name: str) -> None:
         """What is said from now on asks for this."""
-        self._service = Service[name.upper()]
+        self._service = service_of(name)
 
     def do_request(self, name: str, *what: str) -> None:
         command = command_of(" ".join(what), self._spec.requests)
@@ -404,6 +407,15 @@ class Stage:
                 cut = " ".join(f"{who}:{n}" for who, n in view.cut if n)
                 members = " ".join(map(str, view.members))
                 self.say(f"{actor.name} view {view.id} {members}{' from ' + cut if cut else ''}")
+                for change in view.changes:
+                    if change.number is not None:
+                        self.say(f"{actor.name} sees {change}")
+            case Stabilize(messages, holders):
+                for m in messages:
+                    names = " ".join(holder.name for holder in holders)
+                    self.say(f"{actor.name} stable {m.sender}:{m.number} at {names}")
+            case Answer(what, cause, _, _):
+                self.say(f"{actor.name} is answered: {what} {cause.name if cause else 'granted'}")
             case Capture(key):
                 event = Captured(key, " ".join(actor.log).encode())
                 self._later(CAPTURE_US, lambda: self._step(actor, event))

@@ -53,7 +53,7 @@ SPEC: Final = ProtocolSpec(
     packet_categories={
         "data": "best-effort",
         "token": "confirm",
-        "join": "withdraw gone fault sync new-list accept resume abort",
+        "join": "withdraw gone fault sync new-list accept commit resume abort",
         "state": "state-ask",
     },
     # No `may_continue`, no `quorum`: of a partition for good, every part makes progress. A part

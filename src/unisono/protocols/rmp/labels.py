@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.parts.labels import labeller
-from unisono.protocols.rmp.packets import KINDS, PROTOCOL, read
+from unisono.protocols.rmp.packets import KINDS, PROTOCOL, PacketKind, read
 from unisono.wire import Envelope
 
 
 def _describe(envelope: Envelope) -> str:
-    packet = read(envelope.kind, envelope.body)
-    return packet.label() or KINDS[envelope.kind]
+    text = read(envelope.kind, envelope.body).label()
+    if envelope.kind in (PacketKind.COMMIT, PacketKind.ABORT):  # They share a form with others.
+        return " ".join((KINDS[envelope.kind], *text.split()[1:]))
+    return text or KINDS[envelope.kind]
 
 
 label: Final = labeller(PROTOCOL, KINDS, _describe)
