@@ -448,6 +448,18 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | view 2 a b | view 4 a b c
         c: view 1 a b c | view 3 c | view 4 a b c
     """),
+    _doctored("one_primary", "a minority goes on until the others exclude it", """
+        a: join 2 | view 1 a b c founded | view 2 a | stop excluded by view 3
+        b: join 2 | view 1 a b c founded | view 3 b c
+        c: join 2 | view 1 a b c founded | view 3 b c
+    """),
+    _doctored("one_primary", "two go on until others exclude them, who showed nothing", """
+        a: join 2 | view 1 a b c d founded | view 2 a d | stop excluded by view 3
+        b: join 2 | view 1 a b c d founded | crash
+        c: join 2 | view 1 a b c d founded | crash
+        d: join 2 | view 1 a b c d founded | view 2 a d
+        e: join 2 | view 3 b c e
+    """),
     _doctored("one_founding", "founded anew while one that remembers is there", """
         a: join 2 | view 1 a b c founded | send | a:1@1 | stop began anew
         b: join 2 | view 1 a b c founded | a:1@1 | crash
@@ -1027,6 +1039,12 @@ SOUND: list[Sound] = [
         c: view 1 a b c founded | crash
         a#2: restart | view 9 a#2 b#2 founded
         b#2: restart | view 9 a#2 b#2 founded
+    """),
+    _sound("only a newcomer showed the view that excluded the first member", """
+        a: view 1 a founded | view 2 a b | view 3 a b c | stop excluded by view 4
+        b: view 2 a b | view 3 a b c | crash
+        c: view 3 a b c | crash
+        d: view 4 b c d
     """),
     _sound("founded anew when those who excluded it are gone before they showed their view", """
         a: join 2 | view 1 a b c founded | crash

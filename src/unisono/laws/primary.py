@@ -60,7 +60,8 @@ def one_primary(history: History) -> Iterator[Finding]:
     """At most one part of a partitioned group continues at a time.
 
     The views of a node are those of its lives, in the order of incarnations and steps. One view
-    leads to another when a node has it right before the other, and so on.
+    leads to another when a node has it right before the other, and so on; or when it is the last of
+    a life whose `leave` row says that the other excluded it, and some life is a member of both.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
       life of whose counting views it is) that share no node, and of which neither leads to the
       other. V is the smaller of the two. Named is the smallest life that installed V; the other is

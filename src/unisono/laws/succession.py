@@ -127,7 +127,9 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
 
 class Succession:
     """The views of a node are in the order of its incarnations and their steps. One view
-    leads to another when a node has it right before the other, and so on."""
+    leads to another when a node has it right before the other, and so on; or when it is the last of
+    a life that says the other excluded it, and a life is a member of both: that one may have gone
+    on without showing it."""
 
     def __init__(self, history: History) -> None:
         self.lineage = history.derived(lineages)
@@ -160,6 +162,16 @@ class Succession:
                     self.leads.setdefault(chain[-1], set()).add(row.view)
                 if not chain or chain[-1] != row.view:
                     chain.append(row.view)
+        self._add_exclusions(history)
+
+    def _add_exclusions(self, history: History) -> None:
+        for trace in history.lives.values():
+            excluder, views = trace.excluded_by, trace.views
+            if excluder in self.installed and views and excluder not in {r.view for r in views}:
+                installer = history.lives[self.installed[excluder]]
+                members = next(row.members for row in installer.views if row.view == excluder)
+                if not set(members or ()).isdisjoint(views[-1].members or ()):
+                    self.leads.setdefault(views[-1].view, set()).add(excluder)
 
     @cached_property
     def knot(self) -> dict[str, str]:
