@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TooLarge,
         Undelivered,
         UnisonoError,
+        WrongKey,
     )
     from unisono.group import (
         Full,
@@ -73,6 +74,7 @@ _HOMES = {
         *("BadPacket", "BadTrace", "Denied", "Forgotten", "LockLost", "NotHeld"),
         "NotResilient",
         *("Misuse", "Refused", "Stopped", "TooLarge", "Undelivered", "UnisonoError"),
+        "WrongKey",
     ),
     "group": (
         "Full",
@@ -149,6 +151,7 @@ __all__ = [
     "Unstable",
     "View",
     "VoteSize",
+    "WrongKey",
     "connect",
     "join",
 ]

@@ -93,6 +93,11 @@ class Config:
     format: str = ""
     """What the messages are, by a name of the application's choosing, such as `prices/2`: members
     that give another are refused."""
+    key: str = field(default="", repr=False)
+    """Seals all packets: a keyring file, or a key of 32 hexadecimal digits; the same at every
+    member."""
+    insecure: bool = False
+    """No warning where packets leave this machine unsealed."""
     stable: str = ""
     """The file for the protocol's stable storage."""
     trace: str = ""
@@ -139,6 +144,8 @@ class JoinOptions(TypedDict, total=False):
     replayable: bool
     retain_bytes: int
     format: str
+    key: bytes | str | os.PathLike[str]
+    insecure: bool
     stable: str | os.PathLike[str]
     trace: str | os.PathLike[str]
     detail: bool
@@ -314,7 +321,9 @@ def _typed(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             return dict(value)
         raise Misuse(f"options={value!r}: write a table of names and numbers")
-    if key in ("trace", "stable", "daemon") and isinstance(value, os.PathLike):
+    if key == "key" and isinstance(value, bytes):
+        return value.hex()
+    if key in ("trace", "stable", "daemon", "key") and isinstance(value, os.PathLike):
         return os.fspath(value)
     if key == "service" and isinstance(value, Service | Resilient):
         return level_text(value)
@@ -325,7 +334,8 @@ def _typed(key: str, value: Any) -> Any:
     }
     if not fits.get(str(kind), isinstance(value, str)):
         wanted = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-        raise Misuse(f"{key}={value!r}: write {wanted.get(str(kind), 'a text')} instead")
+        shown = "…" if key == "key" else repr(value)
+        raise Misuse(f"{key}={shown}: write {wanted.get(str(kind), 'a text')} instead")
     return value
 
 

@@ -35,6 +35,8 @@ class Cause(Enum):
     """The others continue without it."""
     REFUSED = "refused"
     """Not admitted, or a request that cannot be granted."""
+    UNREADABLE = "unreadable"
+    """Its key is not that of the others, or they have none."""
     TOO_FEW = "too_few"
     """The minimum size is not met."""
     ATOMICITY_VIOLATED = "atomicity_violated"

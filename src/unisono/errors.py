@@ -39,6 +39,11 @@ class Refused(Stopped):
     is full."""
 
 
+class WrongKey(Refused):
+    """Members of the group are there whose packets this one cannot read, or that cannot read its
+    own: the keys differ."""
+
+
 class Undelivered(Stopped):
     """The member stopped before its message came back: whether the others deliver it is not known
     here. `Rejoined.lost` has its content."""

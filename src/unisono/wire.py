@@ -25,6 +25,8 @@ except ImportError:  # The same numbers, ten times as slow.
     from zlib import crc32
 
 MAGIC: Final = 0x554E  # "UN"
+SEALED: Final = b"US"
+"""In place of the magic: a sealed packet (`unisono.sealing`)."""
 VERSION: Final = 3
 NO_LIFE: Final = 0
 """Sent by processes that are not in the group yet."""
@@ -196,7 +198,7 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
         raise BadPacket("short")
     magic, version, its_protocol, kind, flags, its_group, life = _FRONT.unpack_from(packet)
     if magic != MAGIC:
-        raise BadPacket("foreign")
+        raise BadPacket("sealed" if _is_sealed(packet, group) else "foreign")
     if version != VERSION:
         raise BadPacket("version")
     if flags or not (sound or are_sound(packet)):
@@ -208,6 +210,21 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
     if its_group != group:
         raise BadPacket("terms")
     return Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
+
+
+def is_open(packet: Buffer, group_tag: bytes) -> bool:
+    """Whether it is a packet of this group that is not sealed."""
+    if len(packet) < ENVELOPE_BYTES:
+        return False
+    magic, version, _, _, _, group, _ = _FRONT.unpack_from(packet)
+    if magic != MAGIC or not are_sound(packet):
+        return False
+    return bool(version != NOTE and group.to_bytes(8, "big")[:4] == group_tag)
+
+
+def _is_sealed(packet: Buffer, group: int) -> bool:
+    """Whether it is a sealed packet of this group."""
+    return bytes(packet[:2]) == SEALED and bytes(packet[3:7]) == group.to_bytes(8, "big")[:4]
 
 
 def group_of(packet: Buffer) -> int:

@@ -20,6 +20,7 @@ PURE = (
     "layout",
     "parts",
     "protocols",
+    "sealing",
     "draw",
 )
 PURE_FOLDERS = ("unisono.services.commit", "unisono.services.calls")
@@ -62,12 +63,13 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "trace": frozenset(("model", "core", "spec", "errors")),
     "laws": frozenset(("model", "trace", "errors")),
     "draw": frozenset(("model", "trace", "protocols", "errors")),
-    "sim": frozenset("model requests core spec wire errors protocols trace laws".split()),
-    "net": frozenset("model core fields layout wire errors parts".split()),
+    "sealing": frozenset("model fields layout wire errors".split()),
+    "sim": frozenset("model requests core spec wire errors protocols trace laws sealing".split()),
+    "net": frozenset("model core fields layout wire errors parts sealing".split()),
     "config": frozenset(("net", "core", "spec", "model", "errors")),
     "replay_history": frozenset(("fields", "layout", "wire", "model", "errors")),
     "group": frozenset(
-        "config replay_history net protocols trace requests core spec model errors".split()
+        "config replay_history net protocols sealing trace requests core spec model errors".split()
     ),
     "client": frozenset(
         "group config net requests core spec fields layout wire model errors".split()

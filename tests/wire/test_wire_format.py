@@ -21,6 +21,7 @@ from unisono.protocols.rmcast import control
 from unisono.protocols.rmcast import packets as rmcast
 from unisono.protocols.rmp import packets as rmp
 from unisono.protocols.rmp import requests
+from unisono.sealing import records as sealed
 from unisono.services.calls import messages as calls
 
 PAGE = ROOT / "docs" / "WIRE.md"
@@ -114,6 +115,21 @@ def page() -> str:
                 ],
             ),
             section("Notes", "Of no protocol: what members have in common.", [("note", Note)]),
+            section(
+                "Sealed packets",
+                "With a key, these surround all packets. Kinds: 1 a packet, 2 a train of packets, 3"
+                " a request to seal singly, 4 a challenge, 5 a hello. The front is authenticated;"
+                " what follows is encrypted with AES-128-GCM and ends with a tag of 16 bytes. A"
+                " record of a train is cut into packets, of which only the first has the front. The"
+                " nonce of kinds 1 to 3 is the counter, as 12 bytes.",
+                [
+                    ("*front* of 1, 2, 3", sealed.SealedFront),
+                    ("then, of a train", sealed.TrainFront),
+                    ("*front* of 4, 5", sealed.GreetingFront),
+                    ("challenge", sealed.SessionChallenge),
+                    ("hello", sealed.SessionHello),
+                ],
+            ),
             section(
                 "Challenges",
                 "Without multicast, to validate an address: kind 1 is the challenge, 2 the answer."

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from unisono.errors import Stopped, UnisonoError
+from unisono.errors import Stopped, UnisonoError, WrongKey
 from unisono.model import shortened
 
 OK: Final = 0
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Stopped as stop:
-        return refuse(stop.reason, STOPPED)
+        return refuse(stop.reason, BAD_INPUT if isinstance(stop, WrongKey) else STOPPED)
     except UnisonoError as error:
         return refuse(str(error))
     except OSError as error:

@@ -19,8 +19,10 @@ from unisono.cli.options import (
     Detail,
     Faults,
     GroupName,
+    Insecure,
     Interface,
     Json,
+    Key,
     Master,
     MemberName,
     Options,
@@ -103,6 +105,8 @@ def cat(
             "--replayable", help="The group is replayable, for a feed.", show_default=False
         ),
     ] = None,
+    key: Key = None,
+    insecure: Insecure = False,
     stable: Stable = None,
     trace: TraceTo = None,
     detail: Detail = False,
@@ -136,6 +140,7 @@ def sim(
     ] = None,
     trace: TraceTo = None,
     detail: Detail = False,
+    sealed: Annotated[bool, typer.Option("--sealed", help="Seal all packets with a key.")] = False,
     shrink: Annotated[bool, typer.Option("--shrink", help="Reduce a failing run.")] = False,
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
@@ -144,7 +149,8 @@ def sim(
     as_json: Json = False,
 ) -> None:
     """One simulated run, or a campaign of many: do the laws hold under faults?"""
-    fields = given(locals(), ("protocol", "nodes", "seed", "faults", "messages", "service"))
+    names = ("protocol", "nodes", "seed", "faults", "messages", "service", "sealed")
+    fields = given(locals(), names)
     fields |= {"options": option} if option else {}
     misplaced = given(locals(), ("plan", "trace", "detail", "shrink"))
     from unisono.cli.simulate import campaign, single
@@ -325,4 +331,5 @@ def bench(
 
 
 # They register themselves.
+from unisono.cli import key as key  # noqa: E402
 from unisono.cli import servers as servers  # noqa: E402

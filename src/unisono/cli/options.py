@@ -63,6 +63,13 @@ Stable = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Stable storage of this member, kept over a crash."),
 ]
+Key = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Seal all packets with the keys of this keyring."),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="No warning where packets leave unsealed.")
+]
 TraceTo = Annotated[Path | None, typer.Option(metavar="DIR", help="Write a trace.")]
 Detail = Annotated[bool, typer.Option("--detail", help="Trace packets too, for draw.")]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
@@ -80,7 +87,7 @@ Conf = Annotated[
 
 MEMBER: Final = tuple(
     """name interface port peers bind advertise protocol daemon service option config rejoin
-    replayable stable trace detail""".split()
+    replayable key insecure stable trace detail""".split()
 )
 """Parameters of a command that `join` takes."""
 

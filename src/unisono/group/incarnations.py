@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Cause
-from unisono.errors import Misuse, Refused, Stopped, UnisonoError
+from unisono.errors import Misuse, Refused, Stopped, UnisonoError, WrongKey
 from unisono.group.locks import Locks
 from unisono.group.pending_requests import PendingRequests
 from unisono.group.receiving import DeliveryPath
@@ -216,7 +216,8 @@ class Incarnations:
                 self._rejoining.cancel()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
             return
-        kind = Refused if cause is Cause.REFUSED and self.view is None else Stopped
+        kinds = {Cause.REFUSED: Refused, Cause.UNREADABLE: WrongKey}
+        kind = kinds.get(cause, Stopped) if self.view is None else Stopped
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else kind(reason))
 

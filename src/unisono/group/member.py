@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
@@ -32,12 +33,17 @@ from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net import addresses
 from unisono.net.driver import Driver
 from unisono.net.identity import believed, default_name, new_incarnation
+from unisono.net.keyring_file import KeyringWatch, keyring_of
 from unisono.net.stable import StableFile
 from unisono.net.stream import CaptureMark, Stable, Unstable
 from unisono.net.udp import Endpoint
 from unisono.replay_history import HEADER_BYTES_MAX
 from unisono.requests import GroupCommand
+from unisono.sealing.records import OVERHEAD_BYTES
+from unisono.sealing.seal import Seal
 from unisono.spec import ProtocolSpec
+
+log = logging.getLogger("unisono.group")
 
 
 class MemberFactory:
@@ -57,10 +63,13 @@ class MemberFactory:
         self._config = config
         self._options = configs.check_options(config, spec)
         self._with_state = with_state
+        if config.key:
+            keyring_of(config.key)  # A bad one is told before anything is opened.
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._incarnation = 0
         """The highest known of our name, from our file or from other members."""
         self._former: MemberSession | None = None
+        self._warned = False
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         level = configs.service_level(asked)
@@ -109,25 +118,50 @@ class MemberFactory:
             me = Member(self.name, endpoint.address, new_incarnation(self._incarnation))
             if stable is not None:
                 stable.begin(me.incarnation)
+            watch = self._sealed(me, endpoint)
             core: Core = self.spec.make(self._setting(me, endpoint))
             trace = Traced(core, self.spec, config) if config.trace else None
             records = RecordStore(self._remembered, stable)
             self._former = MemberSession(
-                endpoint, trace.core if trace else core, self.spec.name, events, records, trace
+                endpoint,
+                trace.core if trace else core,
+                self.spec.name,
+                events,
+                records,
+                trace,
+                watch,
             )
             opened.pop_all()
         return self._former
+
+    def _sealed(self, me: Member, endpoint: Endpoint) -> KeyringWatch | None:
+        """Let the endpoint seal its packets, if there is a key."""
+        config = self._config
+        if not config.key:
+            if not (config.insecure or self._warned or endpoint.is_local):
+                self._warned = True
+                log.warning(
+                    "packets of group %s leave this machine unsealed: give key= (see `unisono key"
+                    " new`), or insecure=True (--insecure) to accept that",
+                    config.group,
+                )
+            return None
+        keyring = keyring_of(config.key)
+        seal = Seal(keyring, config.group, me.name, me.incarnation, os.urandom, endpoint.counts)
+        endpoint.use(seal)
+        return KeyringWatch(config.key, seal)
 
     def _know(self, incarnation: int) -> None:
         self._incarnation = max(self._incarnation, incarnation)
 
     def _setting(self, me: Member, endpoint: Endpoint) -> CoreConfig:
         config = self._config
+        packet_bytes_max = min(config.packet_bytes_max, endpoint.packet_bytes_max)
         return CoreConfig(
             me=me,
             group=config.group,
             seed=int.from_bytes(os.urandom(8), "big") >> 1,
-            packet_bytes_max=min(config.packet_bytes_max, endpoint.packet_bytes_max),
+            packet_bytes_max=packet_bytes_max - (OVERHEAD_BYTES if config.key else 0),
             message_bytes_max=self.message_bytes_max,
             window_bytes_max=config.window_bytes_max,
             with_state=self._with_state,
@@ -152,6 +186,7 @@ class MemberSession:
         events: SessionEvents,
         records: RecordStore,
         trace: Traced | None = None,
+        watch: KeyringWatch | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.core = core
@@ -160,6 +195,9 @@ class MemberSession:
         self._events = events
         self._records = records
         self._trace = trace
+        self._watch = watch
+        self._is_in = False
+        """It has had a view."""
         # These run for every burst: the driver and the send buffer call their ends directly.
         self.send_credit = core.send_credit
         self.deliver, self.stepped = events.deliver, events.stepped
@@ -169,6 +207,8 @@ class MemberSession:
         self._events.opened(self.core.me)
         if self._trace is not None:
             self._trace.start()
+        if self._watch is not None:
+            self._watch.start(asyncio.get_running_loop())
         self.driver.start(chain(self._records.restarts(), (Join(),)))
 
     # -- Session ----------------------------------------------------------------------------------
@@ -207,6 +247,8 @@ class MemberSession:
     def close(self) -> None:
         self.finished = True
         self.driver.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._trace is not None:
             self._trace.close()
             self._trace = None
@@ -223,7 +265,8 @@ class MemberSession:
         drops = [
             f"{n} {count}" for n, count in sorted(counts.items()) if n[:5] == "drop." and count
         ]
-        warned = "".join(f"; {text}" for text in dict.fromkeys(self.driver.warned))
+        texts = (*self.driver.warned, self._unread())
+        warned = "".join(f"; {text}" for text in dict.fromkeys(texts) if text)
         return (
             f"tried {self._protocol} over {self.endpoint.where} as {self.core.me} at"
             f" {self.endpoint.address};"
@@ -243,7 +286,22 @@ class MemberSession:
         self._events.put(answer)
 
     def install(self, view: View) -> None:
+        if not self._is_in and len(view.members) == 1 and (unread := self._unread()):
+            # It would found a second group beside one that it cannot read.
+            self.driver.cause = Cause.UNREADABLE
+            self.driver.fail(unread)
+            return
+        self._is_in = True
         self._events.install(view)
+
+    def _unread(self) -> str:
+        """Which packets of our group come that we cannot read, if we can read none."""
+        seal = self.endpoint.seal
+        if seal is not None:
+            return "" if seal.is_answered else seal.unread
+        if not self.core.counts.get("drop.sealed"):
+            return ""
+        return "packets of this group come that are sealed: give key= the keyring of its members"
 
     def capture(self, key: Hashable) -> None:
         self._events.put(CaptureMark(key, self._captured))

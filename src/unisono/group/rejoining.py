@@ -82,7 +82,7 @@ class RejoinPolicy:
         nothing (`silent`)."""
         alone = view is None or len(view.members) == 1
         broken = reason.startswith("internal error")
-        if cause is Cause.REFUSED and alone:
+        if cause in (Cause.REFUSED, Cause.UNREADABLE) and alone:
             return False  # Refused at the first join: joining again would not help.
         superseded = cause is Cause.SUPERSEDED  # Our clock was set back: use a higher number.
         insists = view is not None or (self._founds and not broken)

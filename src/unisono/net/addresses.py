@@ -72,6 +72,11 @@ def is_wildcard(host: str) -> bool:
     return host in ("0.0.0.0", "::")
 
 
+def is_loopback(host: str) -> bool:
+    number = in_numbers(host)
+    return number is not None and ipaddress.ip_address(without_scope(number)).is_loopback
+
+
 def check_one_family(at: Addresses) -> None:
     """`Misuse` unless `bind` and `advertise` are of the group's address family."""
     reached = at.multicast or (at.peers[0] if at.peers else at.bind)

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from unisono.model import Buffer, Burst, Bursts, Packets
+from unisono.model import Burst, Bursts, Packets
 from unisono.net import offload
+from unisono.sealing.records import OVERHEAD_BYTES
+from unisono.sealing.seal import Run, Seal
 
 SEGMENTS_MAX = 64
 BYTES_MAX = 65_000
@@ -19,8 +21,6 @@ RETRY_S = 0.001
 """A device without free buffers is polled: it reports nothing when it has some."""
 
 SockAddr: TypeAlias = Any
-Run: TypeAlias = tuple[Buffer, int, int]
-"""Packets in one buffer, the size of each except a shorter last one, and their count."""
 
 FULL = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM))
 REASONS = {
@@ -37,15 +37,16 @@ REASONS = {
 """The counter of packets that the system refuses to send."""
 
 
-def runs(packets: Packets) -> Iterator[Run]:
-    """Cut into runs that fit one call, of equal length except for a shorter last packet."""
+def runs(packets: Packets, overhead: int = 0) -> Iterator[Run]:
+    """Cut into runs that fit one call, of equal length except for a shorter last packet; also when
+    each packet grows by `overhead`."""
     kind = type(packets)  # They are sequences, of which `isinstance` is slow.
     if kind is Burst:
-        yield from _parts(packets)  # type: ignore[arg-type]
+        yield from _parts(packets, overhead)  # type: ignore[arg-type]
         return
     if kind is Bursts:
         for burst in packets.each():  # type: ignore[union-attr]
-            yield from _parts(burst)
+            yield from _parts(burst, overhead)
         return
     count = len(packets)
     if count == 1:
@@ -56,8 +57,7 @@ def runs(packets: Packets) -> Iterator[Run]:
     start = 0
     while start < count:
         size = lengths[start]
-        end = min(count, start + min(SEGMENTS_MAX, BYTES_MAX // size)) if size else start + 1
-        end = max(end, start + 1)
+        end = min(count, start + _fitting(size + overhead)) if size else start + 1
         if lengths[start:end].count(size) < end - start:
             end = _first_odd(lengths, start, end)
         if end - start == 1:
@@ -67,10 +67,15 @@ def runs(packets: Packets) -> Iterator[Run]:
         start = end
 
 
-def _parts(burst: Burst) -> Iterator[Run]:
+def _fitting(size: int) -> int:
+    """How many packets of this size one call sends."""
+    return max(1, min(SEGMENTS_MAX, BYTES_MAX // size))
+
+
+def _parts(burst: Burst, overhead: int) -> Iterator[Run]:
     """Contiguous packets are not copied."""
     buffer, size = burst.buffer, burst.size
-    step = size * max(1, min(SEGMENTS_MAX, BYTES_MAX // size)) if size else 1
+    step = size * _fitting(size + overhead) if size else 1
     for start in range(0, len(buffer), step):
         part = buffer[start : start + step]
         yield part, size, -(-len(part) // size)
@@ -102,17 +107,30 @@ class SendPath:
         self._segmenting: dict[int, list[tuple[int, int, bytes]]] = {}
         self.segments = offloads and offload.can_segment(sock)
         """Whether bursts leave in one call; False for good once the kernel refuses."""
+        self.seal: Seal | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def send(self, targets: Sequence[SockAddr], packets: Packets) -> None:
-        for run in runs(packets):
-            for to in targets:
-                if self._queue:
-                    self._enqueue(to, run)
-                elif rest := self._transmit(to, run):
-                    self._enqueue(to, rest)
+        seal = self.seal
+        if seal is None:
+            for run in runs(packets):
+                self._send_run(targets, run)
+        else:
+            for run in runs(packets, OVERHEAD_BYTES):
+                self._send_run(targets, seal.seal(run, self.segments))
+
+    def send_sealed(self, to: SockAddr, packet: bytes) -> None:
+        """Send a packet that the seal made."""
+        self._send_run((to,), (packet, len(packet), 1))
+
+    def _send_run(self, targets: Sequence[SockAddr], run: Run) -> None:
+        for to in targets:
+            if self._queue:
+                self._enqueue(to, run)
+            elif rest := self._transmit(to, run):
+                self._enqueue(to, rest)
 
     def _transmit(self, to: SockAddr, run: Run) -> Run | None:
         """Send, or count as dropped. Returns what the full socket did not take."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 import struct
 import sys
@@ -22,10 +23,10 @@ from unisono.net import addresses, offload
 from unisono.net.address_validation import AddressValidation
 from unisono.net.addresses import Addresses
 from unisono.net.destinations import Destinations
-from unisono.net.packet_check import PacketCheck, checked
 from unisono.net.prober import Prober
 from unisono.net.receive_path import ReceivePath
 from unisono.net.send_path import SendPath, SockAddr
+from unisono.sealing.seal import Seal
 
 BUFFER_BYTES = 4 << 20
 SEND_QUEUE_BYTES_MAX = 8 << 20
@@ -36,6 +37,8 @@ FIRST_ROUNDS_MAX = 4
 COUNTED = tuple(
     f"net.{way}.{what}" for way in ("in", "out") for what in ("calls", "packets", "bytes")
 )
+
+log = logging.getLogger("unisono.net")
 
 Receive: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
 Refused: TypeAlias = Callable[[Address], None]
@@ -52,13 +55,12 @@ class Endpoint:
         send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         offloads: bool = True,
         group: str = "",
-        check: PacketCheck | None = None,
     ) -> None:
-        """Challenges are exchanged only between endpoints of the same `group`. Packets that fail
-        `check` are dropped."""
+        """Challenges are exchanged only between endpoints of the same `group`."""
         self.where = at
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
-        self._check = check
+        self.seal: Seal | None = None
+        self._unread = ""
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
@@ -92,6 +94,15 @@ class Endpoint:
     def packet_bytes_max(self) -> int:
         """The largest datagram that leaves here unfragmented."""
         return self.path_mtu - addresses.IP_AND_UDP_BYTES[self._own.family]
+
+    def use(self, seal: Seal) -> None:
+        """Seal every packet from now on, and believe no other."""
+        self.seal = self._send_path.seal = seal
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all its packets stay on this machine."""
+        return addresses.is_loopback(self.bound.host)
 
     @property
     def segments(self) -> bool:
@@ -264,13 +275,25 @@ class Endpoint:
     def _pass_on(self, found: list[tuple[Address, Packets]]) -> bool:
         if not found:
             return False
+        if self.seal is not None:
+            found = self._unsealed(self.seal, found)
         if self._group is None:
             found = self._validation.admit(found, _now_us())
-        if self._check is not None:
-            found = checked(found, self._check, self.counts)
         if found:
             self._received(found)
         return True
+
+    def _unsealed(
+        self, seal: Seal, found: list[tuple[Address, Packets]]
+    ) -> list[tuple[Address, Packets]]:
+        found, replies = seal.open(found, _now_us())
+        for to, packet in replies:
+            if (known := self._sockaddr(to)) is not None:
+                self._send_path.send_sealed(known, packet)
+        if seal.unread != self._unread:
+            self._unread = seal.unread
+            log.warning("%s", self._unread)
+        return found
 
     def drain(self, rounds_max: int = 64) -> None:
         """Read what already waits: a late timer must not expire before packets it waited for."""
@@ -290,7 +313,7 @@ class Endpoint:
             return
         targets = []
         for address in to:
-            known = self._known[address] if address in self._known else self._learn(address)
+            known = self._sockaddr(address)
             if known is None:
                 name = "drop.bad_address"
                 self.counts[name] = self.counts.get(name, 0) + len(packets)
@@ -315,7 +338,7 @@ class Endpoint:
         return to
 
     def _send_one(self, to: Address, packet: bytes) -> None:
-        known = self._known[to] if to in self._known else self._learn(to)
+        known = self._sockaddr(to)
         if known is not None and self._loop is not None:
             self._send_path.send([known], [packet])
 
@@ -324,9 +347,12 @@ class Endpoint:
         for address in to:
             if self._group is None and address not in self._destinations.reached:
                 continue
-            known = self._known[address] if address in self._known else self._learn(address)
+            known = self._sockaddr(address)
             if known is not None and self._prober is not None:
                 self._prober.probe(address, known)
+
+    def _sockaddr(self, address: Address) -> SockAddr | None:
+        return self._known[address] if address in self._known else self._learn(address)
 
     def _learn(self, address: Address) -> SockAddr | None:
         """Addresses come from packets and are not trusted: only numeric ones of our family are

@@ -106,7 +106,7 @@ class Node:
             me=member,
             group=world.group,
             seed=dice(world.plan.seed, "core", self.name, member.incarnation).getrandbits(63),
-            packet_bytes_max=world.weather.packet_bytes_max,
+            packet_bytes_max=world.packet_bytes_max,
             window_bytes_max=world.weather.window_bytes_max,
             with_state=world.with_state,
             durable=self.disk.durable,
@@ -217,7 +217,7 @@ class Node:
         if timers_first:
             process.wake(timers_first)
         for received in inbox:
-            process.feed(received)
+            process.receive(received)
         if not timers_first:
             process.wake(timers_first)
 
@@ -291,7 +291,7 @@ class Node:
         if process is None:
             self.world.counts["arrived_nowhere"] += len(packets)
         elif not self.paused:
-            process.feed(Received(source, coalesced(packets)))
+            process.receive(Received(source, coalesced(packets)))
         elif len(self._inbox) < INBOX_MAX:
             self.world.counts["inboxed"] += len(packets)
             self._inbox.append(Received(source, coalesced(packets)))

@@ -234,6 +234,8 @@ class Plan:
     """Also gets the rows of each process."""
     detail: bool = False
     """Trace protocol work too."""
+    sealed: bool = False
+    """All packets are sealed with the group's key."""
     application: ApplicationSpec | None = None
     """What the nodes run instead of the usual load. Only from Python: no plan file names it."""
 
@@ -261,6 +263,8 @@ class Plan:
         )
         if self.service is not None:
             line += f" --service {service_name(self.service)}"
+        if self.sealed:
+            line += " --sealed"
         return line + "".join(
             f" --option {name}={value}" for name, value in sorted(self.options.items())
         )

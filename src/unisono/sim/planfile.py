@@ -16,7 +16,7 @@ from unisono.sim.plan import FaultEvent, Plan, Weather, service_name, service_of
 
 _WRITTEN: Final = (
     *("protocol", "nodes", "seed", "faults", "messages", "options", "progress_us"),
-    *("steps_per_s_max", "service", "weather"),
+    *("steps_per_s_max", "service", "sealed", "weather"),
 )
 """The fields of a plan that its file holds; where the trace goes is not part of it."""
 
@@ -26,6 +26,8 @@ def plan_to_json(plan: Plan) -> str:
     kept: dict[str, Any] = {name: getattr(plan, name) for name in _WRITTEN}
     kept["options"] = dict(sorted(plan.options.items()))
     del kept["service"], kept["weather"]
+    if not plan.sealed:
+        del kept["sealed"]
     if plan.service is not None:
         kept["service"] = service_name(plan.service)
     if plan.weather is not None:

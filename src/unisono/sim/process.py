@@ -29,10 +29,13 @@ from unisono.core import (
     Persist,
     Persisted,
     Probe,
+    Received,
     Send,
+    Target,
     Timer,
 )
-from unisono.model import Member, ServiceLevel, View
+from unisono.model import Burst, Bursts, Member, Packets, ServiceLevel, View
+from unisono.sealing.seal import Seal
 from unisono.sim.applications import RunningApplication
 from unisono.sim.plan import dice
 from unisono.sim.workload import Memory
@@ -52,6 +55,7 @@ class SimProcess:
         self.me = member
         self.tap = tap
         self._take = tap.take
+        self.seal = world.seal_of(member)
         self.over = False
         self.stopped = False
         """Ended by its core, and not by a crash."""
@@ -112,6 +116,18 @@ class SimProcess:
                 self._perform(effect)
                 if self.over:
                     return
+
+    def receive(self, received: Received) -> None:
+        """Packets came: what is believed of them is fed to the core."""
+        if self.seal is None:
+            self.feed(received)
+            return
+        now_us = self.world.now_us
+        opened, replies = self.seal.open([(received.source, received.packets)], now_us)
+        for to, packet in replies:
+            self._cast((to,), [packet])
+        for source, packets in opened:
+            self.feed(Received(source, packets))
 
     def multicast(self, payloads: Sequence[bytes], service: ServiceLevel) -> None:
         self.sent_count += len(payloads)
@@ -249,20 +265,26 @@ class SimProcess:
         self.feed(Captured(key, state))
 
     def _send(self, effect: Send) -> None:
-        world, here = self.world, self.node.index
+        world = self.world
         if world.plan.detail:
             self.tap.record(world.now_us, effect)
-        packets = world.datagrams_of(effect.packets)
+        packets = world.datagrams_of(
+            effect.packets if self.seal is None else sealed(effect.packets, self.seal)
+        )
         longest = max(map(len, packets), default=0)
         if longest > world.weather.packet_bytes_max:
             world.broken("packet_size", f"a packet of {longest} bytes", self)
-        if effect.to is EVERYONE or isinstance(effect.to, Everyone):
+        self._cast(effect.to, packets)
+
+    def _cast(self, to: Target, packets: list[bytes]) -> None:
+        world, here = self.world, self.node.index
+        if to is EVERYONE or isinstance(to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:
             index_of = world.index_of
-            targets = [index_of[each] for each in effect.to if each in index_of]
-            if len(targets) < len(effect.to):
-                world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(targets))
+            targets = [index_of[each] for each in to if each in index_of]
+            if len(targets) < len(to):
+                world.counts["sent_nowhere"] += len(packets) * (len(to) - len(targets))
         world.network.cast(world.now_us, here, targets, packets)
 
     # -- timers ---------------------------------------------------------------------------------
@@ -309,3 +331,18 @@ class SimProcess:
         else:
             del self._deadlines[timer]
             self.feed(Expired(timer))
+
+
+def sealed(packets: Packets, seal: Seal) -> list[bytes]:
+    """The packets as they travel: those of a burst as one record."""
+    bursts = packets.each() if isinstance(packets, Bursts) else [packets]
+    found: list[bytes] = []
+    for burst in bursts:
+        if isinstance(burst, Burst):
+            runs = [(burst.buffer, burst.size, len(burst))]
+        else:
+            runs = [(packet, len(packet), 1) for packet in burst]  # type: ignore[misc]
+        for run in runs:
+            buffer, size, _ = seal.seal(run)
+            found += (bytes(buffer[at : at + size]) for at in range(0, len(buffer), size))
+    return found

@@ -13,6 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.core import Core, CoreConfig, Event, Fail
 from unisono.model import Member, Message, Packets, ServiceLevel, View
+from unisono.sealing.keys import KEY_BYTES, Keyring
+from unisono.sealing.records import OVERHEAD_BYTES
+from unisono.sealing.seal import Seal
 from unisono.sim.applications import where_raised
 from unisono.sim.clocks import Skewed
 from unisono.sim.exclusions import Exclusions
@@ -41,6 +44,8 @@ seen."""
 
 DATAGRAMS_MAX: Final = 4096
 """Packets that are remembered, to recognise one that is sent again."""
+
+KEYRING: Final = Keyring((bytes(KEY_BYTES),))
 
 
 class WorldViolation(NamedTuple):
@@ -85,6 +90,8 @@ class World:
         self.services = tuple(services)
         """The service level of each burst is one of these."""
         self.group = "sim"
+        self.packet_bytes_max = weather.packet_bytes_max - (OVERHEAD_BYTES if plan.sealed else 0)
+        """Of packets before they are sealed."""
         self.with_state = weather.with_state or plan.application is not None
         self.processes: dict[Member, SimProcess] = {}
         """All that there were, by member."""
@@ -260,6 +267,15 @@ class World:
         spec = self.spec
         least = spec.quorum(setting.options)
         return Tap(core, spec.name, self.group, sink, plan.detail, spec.label, least)
+
+    def seal_of(self, member: Member) -> Seal | None:
+        """A seal for this process, if the group has a key."""
+        if not self.plan.sealed:
+            return None
+        roll = dice(self.plan.seed, "seal", member)
+        return Seal(
+            KEYRING, self.group, member.name, member.incarnation, roll.randbytes, self.counts
+        )
 
     def crashed(self, process: SimProcess, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""

@@ -1,0 +1,1 @@
+"""Authenticated encryption of packets: bytes in, bytes out. Worlds hold it, no protocol does."""
