@@ -52,7 +52,7 @@ def test_a_clock_set_back_a_day_gets_a_higher_incarnation(
                 assert again.me.incarnation > first.incarnation, "though its clock says less"
                 await eventually(lambda: again.me in a.members and first not in a.members)
                 await again.multicast(b"here")
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(LIMIT_S):
                     async for item in a:
                         if isinstance(item, unisono.Message) and item.payload == b"here":
                             assert item.sender == again.me

@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from tests.group.test_sessions import HERE, Echo, Echoes
-from tests.waiting import run_story
+from tests.waiting import LIMIT_S, run_story
 from unisono.config import Config
 from unisono.core import Answer, Request
 from unisono.group import Group, Joining
@@ -195,7 +195,7 @@ def test_a_cancelled_acquire_gives_the_lock_back_wherever_it_is() -> None:
         with pytest.raises(asyncio.CancelledError):
             await caller
         assert order.table.holder(3) is None and not b.lock(3).held
-        await asyncio.wait_for(b.lock(3).acquire(), 1)
+        await asyncio.wait_for(b.lock(3).acquire(), LIMIT_S)
         assert order.table.holder(3) == b.me
 
     play(story)
@@ -282,7 +282,7 @@ def test_an_explicit_holder_sees_the_loss_and_releases_as_ever() -> None:
         lock = a.lock(5)
         await lock.acquire()
         session_of(a).end("excluded")
-        await asyncio.wait_for(lock.lost.wait(), 1)
+        await asyncio.wait_for(lock.lost.wait(), LIMIT_S)
         assert not lock.held
         lock.release()
         assert not lock.lost.is_set()

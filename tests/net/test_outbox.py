@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.waiting import LIMIT_S
 from unisono.net import offload
 from unisono.net.send_path import BYTES_MAX, SEGMENTS_MAX, SendPath, runs
 from unisono.net.udp import COUNTED
@@ -163,7 +164,7 @@ def test_a_device_without_buffers_is_tried_again_soon() -> None:
         wire.refuses_all = errno.ENOBUFS
         box.send([TO], [b"late"])
         wire.refuses_all = 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             while not wire.took:
                 await asyncio.sleep(0.001)
         assert wire.took == [b"late"]
@@ -197,7 +198,7 @@ def test_a_full_real_socket_sends_the_rest_when_it_can() -> None:
         packets = [str(n).encode().rjust(1000) for n in range(1000)]
         box.send([TO], packets)
         assert box.waiting_bytes > 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             heard = [await loop.sock_recv(right, 2000) for _ in packets]
         assert heard == packets and box.waiting_bytes == 0
         box.close()

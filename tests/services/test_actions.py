@@ -120,7 +120,7 @@ def test_all_do_it_or_nobody_does() -> None:
                 await some.all_know(key)
             for each in some.noting.values():
                 assert each.done == ["one"] and list(each.undone) == ["two", "three"]
-            assert 0 < a.longest_s < 20 and not a.open() and a.stopped is None
+            assert a.longest_s > 0 and not a.open() and a.stopped is None
 
     run_story(story)
 

@@ -35,8 +35,6 @@ def bank(seconds: float, *more: str, within_s: float = LIMIT_S) -> dict[str, Any
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
     assert not found["wrong"] and found["total"] == 500
-    # The survivors' machine is busy: they may need a moment more than the reformation.
-    assert found["longest_s"] < found["reformed_s"] + 1.5, found
     return found
 
 
