@@ -158,7 +158,9 @@ def test_clients_come_back_with_their_daemon_as_new_incarnations() -> None:
             await a.multicast(b"one")
             await eventually(lambda: tally.lines == [b"one"])
             process.kill()
-            await asyncio.sleep(0.3)  # The loop turns, and the link is seen to be broken.
+            session = a._incarnations.session
+            assert session is not None
+            await eventually(lambda: session.finished)
             saying = asyncio.create_task(a.multicast(b"two"))
             await eventually(lambda: a.counters()["multicast.waiting"] == 1)
             again = await loop.run_in_executor(None, stack.enter_context, start())
