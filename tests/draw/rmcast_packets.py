@@ -1,20 +1,14 @@
-"""rmcast's words for its packets: short, telling, and never an exception."""
+"""Packets of every kind of rmcast, by their labels."""
 
 from __future__ import annotations
 
-from random import Random
-
-import pytest
-
 from unisono.layout import encode
 from unisono.model import Address, Member
-from unisono.protocols import specs
 from unisono.protocols.rmcast.control import Add, Bye, write_control
 from unisono.protocols.rmcast.packets import (
     CONTROL,
     FIRST,
     LAST,
-    PROTOCOL,
     Announce,
     Beat,
     Data,
@@ -26,10 +20,8 @@ from unisono.protocols.rmcast.packets import (
     StatePiece,
     StateRequest,
     WelcomePart,
-    label,
     write_header,
 )
-from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = 0x5D2F01C9
@@ -76,35 +68,3 @@ PACKETS = {
         HEADER + encode(StatePiece(Header(KEY, {}), 5, 0, 0, memoryview(b""))),
     ),
 }
-
-
-def packet(words: str) -> bytes:
-    kind, body = PACKETS[words]
-    return seal(PROTOCOL, kind, 77, 1, body)
-
-
-@pytest.mark.parametrize("words", PACKETS)
-def test_a_packet_has_its_words(words: str) -> None:
-    assert label(packet(words)) == words
-    assert label(memoryview(bytearray(packet(words)))) == words
-
-
-def test_every_kind_of_packet_is_shown_here() -> None:
-    assert {kind for kind, _ in PACKETS.values()} == set(PacketKind)
-
-
-def test_the_catalogue_has_the_words() -> None:
-    assert specs()["rmcast"].label is label
-
-
-def test_what_is_no_packet_has_no_words() -> None:
-    good, dice = packet("beat"), Random(3)
-    assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
-    assert label(seal(PROTOCOL, 99, 77, 1, b"")) == "", "no such kind"
-    assert label(seal(PROTOCOL + 1, PacketKind.BEAT, 77, 1, good[FRONT_BYTES:-SUM_BYTES])) == ""
-    for words in PACKETS:
-        for _ in range(200):
-            kind, body = PACKETS[words]
-            bad = bytearray(body)
-            bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
-            label(seal(PROTOCOL, kind, 77, 1, bad[: dice.randrange(len(bad) + 1)]))

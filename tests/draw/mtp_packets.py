@@ -1,19 +1,12 @@
-"""MTP's words for its packets: short, telling, and never an exception."""
+"""Packets of every kind of MTP, by their labels."""
 
 from __future__ import annotations
 
-from random import Random
-
-import pytest
-
 from tests.mtp.theatre import batch_of
-from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, STATE, TOKEN, category
 from unisono.layout import encode
 from unisono.model import Address, Member
-from unisono.protocols import specs
 from unisono.protocols.mtp.batch import MembershipChange
 from unisono.protocols.mtp.packets import (
-    PROTOCOL,
     WHOLE,
     Ack,
     Confirm,
@@ -39,8 +32,6 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     write_header,
 )
-from unisono.protocols.mtp.reading import label
-from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = 0x5D2F01C9
@@ -82,60 +73,3 @@ PACKETS = {
     "stand 5": (PacketKind.STAND, HEADER + encode(Stand(H, 2, 5))),
     "support 5": (PacketKind.SUPPORT, HEADER + encode(Support(H, 3, 5, 3, 17, b"value"))),
 }
-
-
-def packet(words: str) -> bytes:
-    kind, body = PACKETS[words]
-    return seal(PROTOCOL, kind, 77, 1, body)
-
-
-@pytest.mark.parametrize("words", PACKETS)
-def test_a_packet_has_its_words(words: str) -> None:
-    assert label(packet(words)) == words
-    assert label(memoryview(bytearray(packet(words)))) == words
-
-
-def test_every_kind_of_packet_is_shown_here() -> None:
-    assert {kind for kind, _ in PACKETS.values()} == set(PacketKind)
-
-
-def test_the_catalogue_has_the_words() -> None:
-    assert specs()["mtp"].label is label
-
-
-@pytest.mark.parametrize(
-    ("drawn_as", "words"),
-    [
-        (DATA, "data 5.0 end view"),
-        (NAK, "nak 5 status"),
-        (REFUSAL, "deny 5 6"),
-        (REFUSAL, "expel"),
-        (TOKEN, "request"),
-        (TOKEN, "grant 6"),
-        (TOKEN, "propose 3.17"),
-        (TOKEN, "ack 3.17"),
-        (JOIN, "join"),
-        (JOIN, "confirm 12"),
-        (JOIN, "stand 5"),
-        (STATE, "roster-ask from 0"),
-        (STATE, "state 20-24 of 90"),
-        (QUIET, "empty 5.0-5.3"),
-        (QUIET, "report losing"),
-        (QUIET, "seat"),
-    ],
-)
-def test_the_words_choose_how_it_is_drawn(drawn_as: str, words: str) -> None:
-    assert words in PACKETS and category(words, "mtp") == drawn_as
-
-
-def test_what_is_no_packet_has_no_words() -> None:
-    good, dice = packet("report"), Random(3)
-    assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
-    assert label(seal(PROTOCOL, 99, 77, 1, b"")) == "", "no such kind"
-    assert label(seal(PROTOCOL + 1, PacketKind.REPORT, 77, 1, good[FRONT_BYTES:-SUM_BYTES])) == ""
-    for words in PACKETS:
-        for _ in range(200):
-            kind, body = PACKETS[words]
-            bad = bytearray(body)
-            bad[dice.randrange(len(bad))] ^= 1 << dice.randrange(8)
-            label(seal(PROTOCOL, kind, 77, 1, bad[: dice.randrange(len(bad) + 1)]))
