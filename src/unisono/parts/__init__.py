@@ -1,1 +1,1 @@
-"""What several protocols need and none owns."""
+"""Parts that protocols share."""

@@ -40,7 +40,7 @@ STATE: Final = {
 
 
 class Terms(NamedTuple):
-    """The group's name, and what its members must have alike."""
+    """The group's name, and the settings that its members must share."""
 
     group: str
     fields: tuple[tuple[str, str], ...] = ()
@@ -132,8 +132,8 @@ class Admission:
             self._since_us = now_us
 
     def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
-        """After a burst in which something was odd; `size` is that of our view, 0 outside. Returns
-        why we must stop, if we must."""
+        """Called after a burst with a note or foreign terms; `size` is that of our view, 0 outside.
+        Returns why we must stop, if we must."""
         notes, unlike = self._codec.take_odd()
         if unlike:
             self._inform(source, now_us, size, out)

@@ -81,7 +81,7 @@ class PacketCodec:
         self.group = terms.tag
         """The group field of the envelope: a hash of its name and its terms."""
         self.odd = False
-        """Something came for `Admission` to look at."""
+        """Something came for `Admission`."""
         self.unlike = False
         """A packet with other terms arrived."""
         self.notes: list[memoryview] = []
@@ -89,10 +89,10 @@ class PacketCodec:
         """Those of packets that were let in: kind, life, and the name they are counted by."""
         self.counts: dict[str, int] = {}
         self.life = NO_LIFE
-        """The connection identifier of this life of the group, once known."""
+        """The identifier of this incarnation of the group, once known."""
 
     def enter(self, life: int) -> None:
-        """This member is in a group, and in this life of it."""
+        """This member is in the group, in this incarnation of it."""
         self.life = life
 
     def take_odd(self) -> tuple[list[memoryview], bool]:
@@ -108,7 +108,7 @@ class PacketCodec:
         self.count(f"drop.{reason}", by)
 
     def admit(self, packets: Packets) -> Iterable[Envelope]:
-        """The packets that are of this protocol and group, whatever their life."""
+        """The packets that are of this protocol and group, whatever their incarnation."""
         if type(packets) is list and len(packets) == 1:
             alone = self._opened(packets[0])
             return () if alone is None else (alone,)

@@ -2,7 +2,7 @@
 without the time in which this process itself did not run.
 
 *Listening time* passes only while the owner runs. The owner looks at least every `look_us` while it
-watches anybody; of a longer absence (the process was stopped, or got no processor) only `look_us`
+watches any peer; of a longer absence (the process was stopped, or got no processor) only `look_us`
 is counted, so no peer is blamed for a silence in which we could not receive. After such an
 absence each one watched has a fresh period, once, until it sends again.
 
@@ -13,7 +13,7 @@ running, for slow machines are often slow together), and at most `MOST_TIMES` th
 The owner may also ask the network about a peer that it doubts (`core.Probe`). When the network has
 reported twice that nobody listens at the peer's address, `1/APART_SHARE` of the goal apart, and
 nothing was received from it since the first time, its process is dead: no more silence is needed.
-One answer is not enough, since it may be late or false, and a peer that lives answers meanwhile.
+One answer is not enough, since it may be late or false, and a peer that is alive sends meanwhile.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from typing import Final, Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_TIMES: Final = 4
-"""The limit is never above so many times the goal."""
+"""The limit is at most this many times the goal."""
 GAP_TIMES: Final = 3
-"""A silence may be so many times the longest gap seen lately."""
+"""A silence may last this many times the longest recent gap."""
 FADE: Final = 64
-"""A gap is forgotten after so many times its own length."""
+"""A gap is forgotten after this many times its own length."""
 FRESH_SHARE: Final = 2
-"""Whoever is watched when we wake up has this share of its limit before it."""
+"""After an absence of ours, each watched peer gets this share of its limit again."""
 ABSENT_TIMES: Final = 2
-"""So many times late, and we were away."""
+"""A look that is this many times too late was an absence."""
 APART_SHARE: Final = 64
-"""Two refusals count as two when at least this share of the goal lies between them."""
+"""Two refusals count as two if at least this share of the goal lies between them."""
 
 
 class Longest:
-    """The longest gap seen lately: it fades with time, until a longer one comes."""
+    """The longest recent gap: it fades with time, until a longer one occurs."""
 
     __slots__ = ("_at_us", "_us")
 
@@ -84,11 +84,11 @@ class Detector(Generic[Key]):
         self._watched = 0
         self._now_us = 0
         self.listened_us = 0
-        """Listening time, which passes while anybody is watched."""
+        """Listening time, which passes while any peer is watched."""
         self._late = Longest()
 
     def look(self, now_us: int) -> int:
-        """We are here; for how long we were away, if we were."""
+        """The owner runs. Returns how long it was absent, 0 if it was not."""
         passed_us = now_us - self._now_us
         if passed_us <= 0:
             return 0
@@ -143,7 +143,7 @@ class Detector(Generic[Key]):
         self._peers.pop(key, None)
 
     def keep(self, keys: Collection[Key], now_us: int) -> None:
-        """Watch all of these, and nobody else."""
+        """Watch these peers, and no others."""
         for key in [key for key in self._peers if key not in keys]:
             self.forget(key)
         for key in keys:
@@ -161,7 +161,7 @@ class Detector(Generic[Key]):
     # -- signs of life, and the lack of them -------------------------------------------------------
 
     def hear(self, key: Key, now_us: int) -> None:
-        """A sign of life."""
+        """Something was received from the peer."""
         peer = self._peers.get(key)
         if peer is None or not peer.watched:
             return
@@ -184,7 +184,7 @@ class Detector(Generic[Key]):
         return peer.gone
 
     def limit_us(self, key: Key) -> int:
-        """So long may it be silent."""
+        """How long it may be silent."""
         peer = self._peers.get(key)
         if peer is None:
             return self.detect_us
@@ -194,7 +194,7 @@ class Detector(Generic[Key]):
         return max(self.detect_us, min(GAP_TIMES * gap_us, MOST_TIMES * self.detect_us))
 
     def silence_us(self, key: Key) -> int:
-        """So long, of the time in which we listened, nothing was received from it."""
+        """The listening time since something was last received from it."""
         peer = self._peers.get(key)
         return self.listened_us - peer.heard_us if peer is not None and peer.watched else 0
 

@@ -104,7 +104,7 @@ class Links:
         self._detector.forget(key)
 
     def hear(self, key: int) -> bool:
-        """A packet of this process arrived; whether it is a peer."""
+        """A packet of this process arrived. Returns whether it is a peer."""
         self._detector.hear(key, self._now_us)
         return key in self.peers
 

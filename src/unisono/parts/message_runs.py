@@ -1,4 +1,4 @@
-"""Messages on their way to the application that nobody has looked at: not cut apart yet."""
+"""Messages on their way to the application, not cut apart until they are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unisono.wire import cut
 _message = partial(tuple.__new__, Message)
 
 Unread: TypeAlias = tuple[int, Callable[[], Message]]
-"""A message's number, and what makes the message when somebody looks at it."""
+"""A message's number, and the function that makes the message when it is read."""
 
 
 class MessageRun(NamedTuple):
@@ -73,7 +73,7 @@ class MessageRun(NamedTuple):
         return Message(sender, payload, number + index, view, place, service)
 
     def parted(self, count: int) -> tuple[MessageRun, MessageRun]:
-        """The first so many, and the others."""
+        """The first `count`, and the others."""
         lengths, length, nbytes = self.lengths, self.length, count * self.length
         seq = None if self.seq is None else self.seq + count
         rest = self._replace(times=self.times - count, number=self.number + count, seq=seq)
@@ -85,7 +85,7 @@ class MessageRun(NamedTuple):
 
 
 class MessageRuns(Sequence[Message]):
-    """Messages that are made when somebody looks at them. A protocol so hands over what is to be
+    """Messages that are made when they are read. A protocol so hands over what is to be
     delivered, and the world can send before it delivers."""
 
     __slots__ = ("_count", "_made", "_spans", "nbytes")
@@ -100,7 +100,7 @@ class MessageRuns(Sequence[Message]):
             self.nbytes += length if lengths else times * length
 
     def payloads(self) -> list[bytes]:
-        """What they say, without the messages around it."""
+        """Their payloads, without making messages."""
         if self._made is not None:
             return [message.payload for message in self._made]
         if len(self._spans) == 1:
@@ -136,7 +136,7 @@ class MessageRuns(Sequence[Message]):
         return found
 
     def parted(self, count: int) -> tuple[MessageRuns, MessageRuns]:
-        """The first so many, and the others."""
+        """The first `count`, and the others."""
         if self._made is not None:
             return _looked_at(self._made[:count]), _looked_at(self._made[count:])
         first, rest = list[MessageRun](), list(self._spans)

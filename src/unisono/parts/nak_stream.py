@@ -17,11 +17,11 @@ from unisono.parts.window import Window
 RANGES_MAX: Final = 16
 """Ranges requested at once."""
 AHEAD_MAX: Final = 1 << 16
-"""A fragment that is so far ahead of the first gap is not taken."""
+"""A fragment this far ahead of the first gap is not taken."""
 
 
 class SendStream(Generic[F]):
-    """What we send."""
+    """The sender's side."""
 
     __slots__ = ("_flight", "nbytes", "sent", "window")
 
@@ -65,7 +65,7 @@ class SendStream(Generic[F]):
 
 
 class ReceiveStream(FragmentStream[F]):
-    """What another sends."""
+    """The receiver's side."""
 
     __slots__ = ("reported",)
 
@@ -75,7 +75,7 @@ class ReceiveStream(FragmentStream[F]):
         """How far its sender reports to have sent."""
 
     def put(self, first: int, fragments: Iterable[F]) -> int:
-        """Takes fragments in a row; how many of them were news."""
+        """Takes fragments in a row; how many of them were new."""
         limit = self.window.received + AHEAD_MAX
         numbered = enumerate(fragments, first)
         return sum(number <= limit and self.window.put(number, each) for number, each in numbered)

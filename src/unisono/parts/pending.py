@@ -1,4 +1,4 @@
-"""What a member multicast and has not sent: messages that can be taken together stand together."""
+"""Messages that were multicast and are not sent yet, those of one kind together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from unisono.model import VARIED, PayloadBatch
 
 MESSAGE_BYTES: Final = 32
-"""What a message costs beside its payload, in the window."""
+"""What a message costs in the window, besides its payload."""
 
 
 class Pending(NamedTuple):
@@ -23,8 +23,8 @@ class Pending(NamedTuple):
     service: int
 
     def fit(self, room: int, left: int, each: int = 0) -> int:
-        """How many of them have room, and are not too many. Where there are several and their
-        lengths differ, each of them costs so much more."""
+        """How many of them fit `room`, at most `left`. If there are several and their lengths
+        differ, each costs `each` bytes more."""
         count = min(left, len(self.messages))
         if self.length == VARIED:
             ends = list(accumulate(map(len, self.messages[:count])))
@@ -36,14 +36,14 @@ class Pending(NamedTuple):
         return count if room >= 0 else 0
 
     def nbytes(self, count: int) -> int:
-        """Of the first so many."""
+        """The size of the first `count`."""
         if self.length == VARIED:
             return sum(map(len, self.messages[:count]))
         return count * self.length
 
 
 def enqueue(queue: deque[Pending], messages: Sequence[bytes], service: int) -> int:
-    """Behind those that wait; what they cost in the window. Nothing is done message by message."""
+    """Append them; returns what they cost in the window. Nothing is done message by message."""
     batch = messages if isinstance(messages, PayloadBatch) else PayloadBatch(messages)
     if batch:
         last = queue[-1] if queue else None

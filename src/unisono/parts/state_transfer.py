@@ -1,7 +1,7 @@
-"""State from one member to another, beside the group's traffic: the taker pulls, the giver answers.
+"""State transfer from one member to another, outside the order: the receiver pulls.
 
-The taker asks again for what did not come, so the giver keeps no timers. At most `flight` pieces
-are under way; the next half is asked for when the last half has begun to come.
+The receiver requests again what did not come, so the server keeps no timers. At most `flight`
+pieces are in flight; the next half is requested when the last half has begun to arrive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unisono.model import Buffer
 PIECE_BYTES_MAX: Final = 65_536
 RESERVE_BYTES: Final = 1 << 20
 GAPS_MAX: Final = 32
-"""Gaps that are asked for at once."""
+"""Gaps that are requested at once."""
 
 
 PIECES_MAX: Final = 64
@@ -49,7 +49,7 @@ class TransferPiece(NamedTuple):
 
 
 class StateServer(Generic[K]):
-    """States kept to be pulled in pieces, each by what its protocol calls it: a joiner, a view."""
+    """States kept to be pulled in pieces, each under a key of the protocol: a joiner, a view."""
 
     __slots__ = ("_piece_bytes", "_pieces_max", "_states")
 
@@ -67,7 +67,7 @@ class StateServer(Generic[K]):
         return self._states.get(key) is not None
 
     def known(self) -> list[K]:
-        """Of the states that are here, or expected."""
+        """The keys of states that are here, or expected."""
         return list(self._states)
 
     def expect(self, key: K) -> None:
@@ -104,8 +104,8 @@ class StateServer(Generic[K]):
 class StateReceiver:
     """A state on its way. Pieces may come in any order, twice, or not at all.
 
-    Each is put into its place as it comes, and the whole is handed over as it lies, so that a large
-    state is in memory once. Reserved is twice what has come, whatever size is announced.
+    Each piece is written where it belongs, so that a large state is in memory once. At most twice
+    what has come is reserved, whatever size is announced.
     """
 
     __slots__ = (
@@ -128,19 +128,19 @@ class StateReceiver:
         self._state = BytesIO()
         self._room = 0
         self._ahead: dict[int, int] = {}
-        """By offset, the lengths of the pieces that came before one that belongs before them."""
+        """By offset, the lengths of pieces beyond the first gap."""
         self._piece = 0
         self._asked = flight * PIECE_BYTES_MAX
         self._last = 0
-        """Where the last range that was asked for ends."""
+        """The end of the last range requested."""
         self.at = 0
         """Everything before this offset is here."""
         self.has_run_dry = False
-        """The last piece that was asked for came, and some before it did not: they are lost."""
+        """The last piece requested came, and some before it did not: they are lost."""
         self._stood_at = -1
 
     def take(self, total: int, offset: int, piece: Buffer) -> bool:
-        """True when the piece was news. One that cannot be right is refused."""
+        """Whether the piece was new. An impossible one is refused."""
         length = len(piece)
         if offset + length > total or offset < self.at or offset in self._ahead:
             return False
@@ -169,27 +169,27 @@ class StateReceiver:
         return True
 
     def _reserve(self, nbytes: int) -> None:
-        """Grow in few large steps: many small ones would leave as many holes in the memory."""
+        """Grow in few large steps: many small ones would fragment the memory."""
         self._state.seek(nbytes - 1)
         self._state.write(b"\0")
         self._room = nbytes
 
     def ask(self) -> tuple[int, int]:
-        """What to ask for at the start, or when nothing comes: the first offset missing, and how
+        """What to request at the start, or when nothing comes: the first missing offset, and how
         many pieces from there."""
         self._asked = max(self._asked, self.at + self._flight * (self._piece or PIECE_BYTES_MAX))
         self._last = self._asked
         return self.at, self._flight
 
     def ask_if_stalled(self) -> tuple[int, int] | None:
-        """What to ask for if nothing has come since the last call; called once a heartbeat."""
+        """What to request if nothing has come since the last call; called once a heartbeat."""
         stalled = self.at == self._stood_at
         request = self.ask() if stalled else None
         self._stood_at = self.at
         return request
 
     def ask_again(self) -> list[tuple[int, int]]:
-        """What to ask for when nothing comes: not all of a flight, but what is missing of it."""
+        """What to request when nothing comes: of a flight, what is missing."""
         start, count = self.ask()
         if not self._piece:
             return [(start, count)]
@@ -206,7 +206,7 @@ class StateReceiver:
         return asks
 
     def ask_ahead(self) -> tuple[int, int] | None:
-        """What to ask for while pieces come in, so that they never stop coming; None is nothing."""
+        """What to request while pieces arrive, so that they keep coming; None for nothing."""
         half = max(1, self._flight // 2)
         low = self.at + half * self._piece >= self._asked
         if self._total is None or self._asked >= self._total or not low:

@@ -18,7 +18,7 @@ class Window(Generic[T]):
 
     def __init__(self, start: int = 0) -> None:
         self.floor = start
-        """Up to here forgotten, or before our time."""
+        """Everything up to here is forgotten, or was never ours to receive."""
         self.received = start
         self.highest = start
         self._items: dict[int, T] = {}
@@ -49,7 +49,7 @@ class Window(Generic[T]):
         self.highest = number + len(items) - 1
 
     def replace(self, number: int, items: Sequence[T]) -> None:
-        """Others in the place of items that are here, the first of this number."""
+        """Replace items that are here, from this number on."""
         self._items.update(zip(range(number, number + len(items)), items, strict=True))
 
     def row(self, first: int, last: int) -> list[T]:
@@ -94,7 +94,7 @@ class Window(Generic[T]):
         return [items.pop(number) for number in range(floor + 1, upto + 1) if number in items]
 
     def cut(self, after: int) -> list[T]:
-        """Throw away what lies beyond `after`: it will never count."""
+        """Discard what lies beyond `after`: it will never count."""
         gone = [self._items.pop(number) for number in [n for n in self._items if n > after]]
         self.received = min(self.received, after)
         self.highest = min(self.highest, after)
