@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.running import free_port
 from tests.harness import Cat
-from tests.waiting import until
+from tests.waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -22,7 +22,8 @@ OPTIONS = {"ring": ("--option", "sites=4"), "mtp": (), "rmcast": ()}
 @contextlib.contextmanager
 def group(protocol: str, detect_s: int) -> Iterator[tuple[dict[str, Cat], Callable[[str], None]]]:
     """The members, and a function that waits until a, b and c have a view of these."""
-    arguments = ("g", "--protocol", protocol, "--port", str(free_port()), "--settle", "0")
+    patient = f"unisono://239.192.77.1:{free_port()}/g?join_s={LIMIT_S:g}"
+    arguments = (patient, "--protocol", protocol, "--settle", "0")
     arguments += ("--option", f"detect_us={detect_s * 1_000_000}", *OPTIONS[protocol])
     with contextlib.ExitStack() as undo:
         found: dict[str, Cat] = {}
