@@ -180,6 +180,7 @@ class JoinOptions(TypedDict, total=False):
     verdict_us: int
     block_packets: int
     minimum: int
+    renew_us: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
