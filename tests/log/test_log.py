@@ -226,6 +226,47 @@ def test_the_oldest_are_dropped_by_age_and_a_hole_stays_one(tmp_path: Path) -> N
 # Damage.
 
 
+def test_small_batches_are_merged_once_and_read_as_before(tmp_path: Path) -> None:
+    """Appends and readers go on; what may still grow, and what a hole ends, is left alone."""
+    whole = [batch(at) for at in range(1, 9000)]
+    with Log(tmp_path, durable=False) as log:
+        log.append(whole[:8500])
+        reader = LogReader(tmp_path)
+        reading = reader.read(1, 8999)
+        first = next(reading)
+        assert log.merge(b"".join) == 8192
+        log.append(whole[8500:])
+        assert log.merge(b"".join) == 0
+        log.append([batch(9002)])
+        assert log.merge(b"".join) == 8999 - 8192
+        assert log.merge(b"".join) == 0
+        assert log.nbytes == 9000 * 10
+        assert log.holes() == [(9000, 9001)]
+        assert firsts(tmp_path) == [1, 8193, 9002]
+        # The page that was read before the merge goes on in the middle of a merged batch.
+        rest = [first, *reading]
+        assert [each.first for each in rest][-2:] == [1, 8193]
+        reader.close()
+        assert log.trim(bytes_max=20_000) is not None
+        assert log.first == 8193
+    with Log(tmp_path) as again:
+        assert again.merge(b"".join) == 0
+        assert again.bounds == LogBounds(8193, 8999, 9002)
+
+
+def test_a_bad_batch_is_not_merged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(tmp_path, 200)
+    with sqlite3.connect(tmp_path / "log.sqlite") as connection:
+        connection.execute("UPDATE batch SET blob = x'00' WHERE first = 20")
+    with Log(tmp_path) as log:
+        log.append([batch(300)])
+        assert log.merge(b"".join) == 200
+        assert log.merge(b"".join) == 0
+    assert "are not merged: " in caplog.text
+    with pytest.raises(BadLog, match="offsets 20 to 20"):
+        firsts(tmp_path)
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_text("a letter to the editor")
     for opened in (Log, LogReader):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unisono.feed.untrusted_arrow import BadRows, read_batch
+from unisono.log.record import LogBatch
 from unisono.model import Address, Member, Message, Service, View, level_named, level_text
 
 MESSAGE, VIEW, GAP = "message", "view", "gap"
@@ -137,6 +138,20 @@ def cut(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
     start = pc.sum(pc.less_equal(offsets, after)).as_py() or 0
     end = pc.sum(pc.less_equal(offsets, upto)).as_py() or 0
     return rows.slice(start, end - start)
+
+
+def in_range(batches: Iterable[LogBatch], after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a log's batches with `after` < offset <= `upto`, each once."""
+    for batch in batches:
+        found = decoded(batch.blob)
+        inside = batch.first > after and batch.last <= upto
+        yield found if inside else cut(found, after, upto)
+        after = max(after, batch.last)
+
+
+def merged(blobs: Iterable[bytes]) -> bytes:
+    """One batch of several."""
+    return encoded(together([decoded(blob) for blob in blobs]))
 
 
 def gathered(

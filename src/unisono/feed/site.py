@@ -304,13 +304,15 @@ class Feed:
         await self._append(lambda: self._keeper.lose(first, last, why, _now_us()))
 
     async def _forget(self) -> None:
-        """Apply retention periodically."""
+        """Apply retention periodically, and merge small batches."""
         nbytes, age_s = self._retain
         while True:
             async with self._log_lock:
                 dropped = await asyncio.to_thread(self._log.trim, nbytes, age_s)
             if dropped is not None:
                 self.counts["dropped_places"] += dropped.last - dropped.first + 1
+            while count := await asyncio.to_thread(self._log.merge, rows.merged):
+                self.counts["batches_merged"] += count
             await asyncio.sleep(TRIM_EVERY_S)
 
     # -- intake -----------------------------------------------------------------------------------
@@ -391,9 +393,9 @@ class _Archive:
         """The same for a stretch with this base."""
         found: list[Message] = []
         try:
-            for batch in self._reader.read(base + first, base + last):
-                batch_rows = rows.cut(rows.decoded(batch.blob), base + first - 1, base + last)
-                found += rows.messages_of(batch_rows, base)
+            batches = self._reader.read(base + first, base + last)
+            for batch in rows.in_range(batches, base + first - 1, base + last):
+                found += rows.messages_of(batch, base)
         except Trimmed:
             return []
         count = next((n for n, m in enumerate(found) if m.seq != first + n), len(found))

@@ -65,7 +65,8 @@ class LogReader:
 
     def read(self, first: int, last: int) -> Iterator[LogBatch]:
         """All batches that hold any of these offsets, in order, read page by page: an offset that
-        is trimmed meanwhile raises `Trimmed`."""
+        is trimmed meanwhile raises `Trimmed`, and a batch that was merged meanwhile may begin with
+        offsets of the one before."""
         while first <= last:
             page = self.page(first, last)
             if not page:

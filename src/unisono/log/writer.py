@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from unisono.errors import Misuse
@@ -19,6 +19,8 @@ OFFSET_MAX = (1 << 62) - 1
 TAIL_COUNT = 64
 """Batches at the end that are checked when a log is opened: those that a torn write may damage."""
 TRIM_COUNT_MAX = 100_000
+MERGED_ROWS_MAX, MERGED_BYTES_MAX = 8192, 4 << 20
+"""Of a batch that small ones are merged into; the bytes are those before."""
 OWN_META = frozenset(("first", "end", "last"))
 
 log = logging.getLogger("unisono.log")
@@ -46,6 +48,8 @@ class Log:
         self._writing = threading.Lock()
         self.commits = 0
         """Transactions so far."""
+        self._merged = 0
+        """Batches up to this offset are merged already, or too large."""
         try:
             self._connection = files.opened_to_write(self.directory, durable)
             try:
@@ -235,6 +239,70 @@ class Log:
                 self._meta[key] = value
         self._spans = spans
         self._bytes += sum(len(batch.blob) for batch in batches)
+
+    # -- compaction -----------------------------------------------------------------------------
+
+    def merge(self, join: Callable[[Sequence[bytes]], bytes]) -> int:
+        """Replace the next small batches by one; `join` makes its blob of theirs. Returns how many
+        were replaced, 0 when there are none. What a batch may still be appended to is left alone,
+        so each row is rewritten once. One call at a time; appends go on meanwhile."""
+        with self._writing:
+            found = self._next_small() if self._lock_handle >= 0 else []
+        if not found:
+            return 0
+        first, last = found[0][0], found[-1][1]
+        try:
+            batches = [files.batch_of(row, self.path) for row in found]
+            blob = join([batch.blob for batch in batches])
+        except ValueError as error:
+            log.warning("%s: offsets %d to %d are not merged: %s", self.path, first, last, error)
+            self._merged = last
+            return len(found)
+        rows, t_us = sum(batch.rows for batch in batches), max(batch.t_us for batch in batches)
+        with self._writing:
+            if self._lock_handle < 0:
+                return 0
+            self._merged = last
+            if first >= self.first:
+                self._replace(LogBatch(first, last, blob, rows, t_us))
+                self._bytes += len(blob) - sum(len(batch.blob) for batch in batches)
+        return len(found)
+
+    def _next_small(self) -> list[tuple[int, int, int, int, int, bytes]]:
+        """The next batches without a hole that fit in one, once another follows them."""
+        found: list[tuple[int, int, int, int, int, bytes]] = []
+        rows = nbytes = 0
+        try:
+            following = self._connection.execute(
+                "SELECT first, last, rows, t_us, crc, blob FROM batch WHERE first > ?"
+                " ORDER BY first LIMIT ?",
+                (self._merged, MERGED_ROWS_MAX + 1),
+            )
+            for row in following:
+                rows, nbytes = rows + row[2], nbytes + len(row[5])
+                full = rows > MERGED_ROWS_MAX or nbytes > MERGED_BYTES_MAX
+                if found and (full or row[0] != found[-1][1] + 1):
+                    if len(found) > 1:
+                        return found
+                    self._merged = found[0][1]
+                    found, rows, nbytes = [], row[2], len(row[5])
+                found.append(row)
+        except sqlite3.Error as error:
+            raise files.bad(self.path, error) from None
+        return []
+
+    def _replace(self, merged: LogBatch) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(
+                "DELETE FROM batch WHERE first BETWEEN ? AND ?", (merged.first, merged.last)
+            )
+            self._connection.execute(files.INSERT, files.row_of(merged))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise files.bad(self.path, error) from None
 
     # -- retention ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from unisono.errors import Misuse, UnisonoError
 from unisono.feed import rows
 from unisono.feed.client import FeedClient
 from unisono.feed.epochs import Counting, meta_of
-from unisono.log import BadLog, LogReader, Trimmed
+from unisono.log import BadLog, LogBatch, LogReader, Trimmed
 from unisono.spark.source.filters import mask_of_all
 from unisono.spark.source.options import EARLIEST, LATEST, FeedOptions
 
@@ -139,16 +139,16 @@ class FeedSource:
         if self._options.feed:
             yield from self._feed().read(after, upto)
             return
-        at = after
+        yield from rows.in_range(self._without_holes(after, upto), after, upto)
+
+    def _without_holes(self, after: int, upto: int) -> Iterator[LogBatch]:
         for batch in self._directory().read(after + 1, upto):
-            if batch.first > at + 1:
-                raise _Missing(at + 1, batch.first - 1)
-            at = batch.last
-            found = rows.decoded(batch.blob)
-            inside = batch.first > after and batch.last <= upto
-            yield found if inside else rows.cut(found, after, upto)
-        if at < upto:
-            raise _Missing(at + 1, upto)
+            if batch.first > after + 1:
+                raise _Missing(after + 1, batch.first - 1)
+            after = batch.last
+            yield batch
+        if after < upto:
+            raise _Missing(after + 1, upto)
 
     # -- the range to read -------------------------------------------------------------------------
 
