@@ -1,4 +1,4 @@
-"""Answers and results that nobody measured, for tests of what is done with them."""
+"""Invented answers and results, for tests of what is computed from them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_the_default_plan_is_small() -> None:
     ]
 
 
-def test_values_come_with_commas_or_the_option_again() -> None:
+def test_values_are_separated_by_commas_or_repeated_options() -> None:
     given = {
         "members": ["2,16", "3"],
         "size": ["16", "1k,1M,16"],

@@ -26,7 +26,7 @@ def test_a_command_is_read_as_it_was_written(command: Command) -> None:
     assert parse(command.line(sends=not command.sends)).sends is not command.sends
 
 
-def test_the_words_of_an_order() -> None:
+def test_a_command_line_parses_to_its_fields() -> None:
     assert LOADING.line() == "load 7 123456789012 0.3 64 1 2"
     assert PROBING.line() == "probe 8 5 2 1048576 50000 0 1"
     assert LOADING.end_ns == 123_456_789_012 + 300_000_000

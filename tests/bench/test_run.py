@@ -1,4 +1,4 @@
-"""The plan of a run: who is measured when, and what happens when one fails."""
+"""The plan of a run: the order of systems, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_system_that_is_missing_or_refuses_is_reported_once() -> None:
     assert not found.rows and len(found.skipped) == 5
 
 
-def test_a_load_that_fails_twice_is_left_and_the_others_go_on() -> None:
+def test_a_load_that_fails_twice_is_skipped_and_the_others_continue() -> None:
     calls: list[str] = []
     told: list[str] = []
     plan = BenchPlan(

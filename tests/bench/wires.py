@@ -1,5 +1,5 @@
-"""What a message costs, counted and not timed: calls of functions in the cores, packets and octets
-on the wire. Members are cores in this process, and a packet is heard by all as soon as it is sent;
+"""What a message costs, counted and not timed: calls of functions in the cores, packets and bytes
+on the wire. Members are cores in this process, and a packet reaches all as soon as it is sent;
 so the figures are the same on every machine.
 
     python -m tests.bench.wires        the table of the documents
@@ -38,7 +38,7 @@ from unisono.net.send_path import runs
 BATCH_BYTES: Final = 64 << 10
 IP_AND_UDP_BYTES: Final = 28
 PACKET_BYTES: Final = 1472
-"""What an Ethernet of 1,500 octets carries."""
+"""What an Ethernet frame of 1,500 bytes carries."""
 
 
 class Cost(NamedTuple):
@@ -150,7 +150,7 @@ def counted() -> Iterator[list[int]]:
 
 
 def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Cost:
-    """All senders say as much as they are let, until so many messages were heard by everyone."""
+    """All senders use their credit, until all members have delivered so many messages."""
     wire = Wire(protocol, members)
     batch = [bytes(size)] * max(1, min(512, BATCH_BYTES // (size or 1)))
     share = -(-count // senders // len(batch)) * len(batch)

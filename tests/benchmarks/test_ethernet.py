@@ -109,7 +109,7 @@ def test_the_delays_at_three_members_are_near_those_printed(medians: Medians) ->
 
 
 @pytest.mark.parametrize("nbytes", (64, 1024))
-def test_a_sporadic_message_takes_a_hop_more_than_one_that_its_holder_says(
+def test_a_sporadic_message_takes_a_hop_more_than_one_sent_by_the_holder(
     samples: Mapping[tuple[int, int, int], list[float]], medians: Medians, nbytes: int
 ) -> None:
     """It is forwarded to the holder first. But unlike in the paper it never waits for the token's

@@ -30,7 +30,7 @@ def test_every_peer_is_found_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_peer_that_is_not_installed_says_so_in_one_line(
+def test_a_peer_that_is_not_installed_is_reported_in_one_line(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for module in (corosync, jgroups, nats, redis):
@@ -52,7 +52,7 @@ def test_clients_in_c_and_java_are_found() -> None:
     assert tools.source(f"{jgroups.MAIN}.java").exists()
 
 
-def test_a_compiler_that_fails_is_told_with_its_complaint() -> None:
+def test_a_failing_compiler_is_reported_with_its_message() -> None:
     with pytest.raises(RunFailed, match=r"sh -c .*: no such thing"):
         tools.compiled("sh", "-c", "echo no such thing >&2; exit 1")
     with pytest.raises(RunFailed, match="no-such-compiler"):
@@ -160,7 +160,7 @@ def told(commands: Sequence[Command], late_s: float = 0.0) -> list[dict[str, Any
     return asyncio.run(story())
 
 
-def test_members_count_all_that_was_said_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_count_all_messages_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(client.DIGEST, "1")
     begin_ns = monotonic_ns() + 50_000_000
     answers = told([Command("load", 7, begin_ns, 0.1, 64, at < 2, 2) for at in range(3)])
@@ -180,7 +180,7 @@ def test_a_member_that_reads_its_order_late_misses_nothing() -> None:
     assert answers[0]["sent"] == answers[0]["delivered"] == answers[1]["delivered"] > 0
 
 
-def test_a_probe_samples_what_others_said() -> None:
+def test_a_probe_samples_messages_of_others() -> None:
     begin_ns = monotonic_ns() + 20_000_000
     answers = told([Command("probe", 2, begin_ns, 0.2, 64, at == 0, 1, 5000.0) for at in range(2)])
     assert answers[0]["count"] == 0 and answers[0]["samples_us"] == []

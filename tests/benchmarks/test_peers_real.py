@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", [name for name in peers() if name != "raw"])
-def test_every_member_hears_the_same_in_the_same_order(
+def test_every_member_delivers_the_same_in_the_same_order(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = peers()[name]

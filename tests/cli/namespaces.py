@@ -1,4 +1,4 @@
-"""Machines, nearly: network namespaces on a bridge that loses packets."""
+"""Simulated machines: network namespaces on a bridge that loses packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring in network namespaces: what is done to it, what its traces must tell, and which
+"""A ring in network namespaces: faults, checks of its traces, and which
 exclusions no fault explains."""
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ QUIET_S = 1.0
 """Traces are written four times a second."""
 FLAP_S = 0.4
 BOUND_S = MOST_TIMES * DEFAULTS["detect_us"] / 1e6 + 1
-"""A silence is noticed within this, and a ring formed without whom it struck."""
+"""A silence is noticed within this, and a ring formed without the silent member."""
 
 
 class Fault(NamedTuple):
-    """What happens to whom, from when to when."""
+    """A fault: its kind, its members, and its time."""
 
     at_s: float
     until_s: float
     kind: str
     names: tuple[str, ...]
-    """Who is struck; of a one-way cut, who does not hear whom."""
+    """The affected members; of a one-way cut, the deaf ones and those they do not receive from."""
 
     def blocks(self, hearer: str, speaker: str, at_s: float) -> bool:
-        """Whether one does not hear the other then."""
+        """Whether one does not receive from the other then."""
         if not self.at_s <= at_s < self.until_s:
             return False
         if self.kind == "one_way":
@@ -66,7 +66,7 @@ class Fault(NamedTuple):
         return apart and (flapped or self.kind == "cut")
 
     def parts(self, one: str, other: str, since_s: float, to_s: float) -> bool:
-        """Whether it ever kept these two from hearing each other in that time."""
+        """Whether it ever separated these two in that time."""
         if self.at_s > to_s or self.until_s < since_s:
             return False
         if self.kind == "one_way":
@@ -113,7 +113,7 @@ class Cluster:
     # -- faults ------------------------------------------------------------------------------------
 
     def play(self, faults: Sequence[Fault], seconds: float) -> None:
-        """Let the faults strike while everybody speaks; then all heals."""
+        """Inject the faults while all members send; then heal everything."""
         until(self.together, "one view", self.words)
         self.began_s = time.monotonic()
         strikes = sorted(faults, reverse=True)
@@ -177,7 +177,7 @@ class Cluster:
     # -- load --------------------------------------------------------------------------------------
 
     def say(self) -> None:
-        """A word of each that lives and runs; who cannot speak now says it later."""
+        """A message of each live member; a paused one sends it later."""
         for name, cat in self.cats.items():
             assert cat.is_alive, f"{name} ended: {cat.errors}"
             if name not in self.stopped:
@@ -192,7 +192,7 @@ class Cluster:
         return all(texts <= {text for _, _, text in cat.messages} for cat in self.cats.values())
 
     def rest(self) -> None:
-        """Until nothing has happened for a while; then all are stopped at once, so that nobody sees
+        """Until nothing has happened for a while; then all are stopped at once, so that none sees
         another die."""
         end = time.monotonic() + LIMIT_S
         before: list[int] = []
@@ -236,11 +236,11 @@ def burning(count: int) -> Iterator[None]:
             each.wait(LIMIT_S)
 
 
-# -- what the traces must tell --------------------------------------------------------------------
+# -- checks of the traces -------------------------------------------------------------------------
 
 
 def read(folder: Path, names: Sequence[str]) -> History:
-    """The one history that the traces tell.
+    """The one history in the traces.
 
     All are killed in the end, for the last half of a ring cannot leave it cleanly. By then all was
     quiet for so long that nothing was left to write: those lives are known to their end.
@@ -287,7 +287,7 @@ def assert_nothing_is_missing(history: History, names: Sequence[str]) -> int:
 
 
 def assert_one_majority(history: History, count: int) -> int:
-    """Every view is a majority, the same for all who had it, and all of them stand in one row, so
+    """Every view is a majority, the same for all that had it, and all of them are in one row, so
     that no two went on at once; how many there were."""
     views: dict[str, Row] = {}
     for life in history.lives.values():
@@ -314,8 +314,8 @@ class Exclusion(NamedTuple):
 
 
 def exclusions(history: History, began_s: float, faults: Sequence[Fault]) -> list[Exclusion]:
-    """Who was excluded, and when: at the first view of another that is without it. All clocks of
-    one machine are one."""
+    """The exclusions, each with the time of the first view of another without it. All clocks of one
+    machine are one."""
     found: dict[str, float] = {}
     for life in history.lives.values():
         for before, after in itertools.pairwise(life.views):
@@ -347,7 +347,7 @@ def _had_ended(
 
 
 def is_forced(exclusion: Exclusion, faults: Sequence[Fault], names: Sequence[str]) -> bool:
-    """Within the bound before it, a fault of the member itself, or a majority that heard each
+    """Within the bound before it, a fault of the member itself, or a majority that received each
     other, and not the member, both ways."""
     name, to_s = exclusion
     since_s = to_s - BOUND_S
@@ -369,7 +369,7 @@ def is_forced(exclusion: Exclusion, faults: Sequence[Fault], names: Sequence[str
         if not any(frozenset(pair) in apart for pair in itertools.combinations(part, 2))
     ]
     if not cliques:
-        return True  # Nobody could go on as it was: whoever was first then began again.
+        return True  # None could continue as it was: the first member then began again.
     return any(
         name not in part and any(frozenset((name, other)) in apart for other in part)
         for part in cliques

@@ -66,7 +66,7 @@ def is_alive(pid: int) -> bool:
 
 
 def heeding_ctrl_c() -> None:
-    """In a child before it begins: who starts jobs in the background has them ignore it."""
+    """In a child before it begins: shells let background jobs ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

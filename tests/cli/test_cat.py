@@ -168,7 +168,7 @@ def test_a_member_with_other_options_is_refused_in_one_line() -> None:
         until(lambda: bool(found["a"].messages))
 
 
-def test_one_of_a_pair_is_let_go_on_by_a_signal() -> None:
+def test_a_signal_lets_one_of_a_pair_continue() -> None:
     arguments = ("pair", "--port", str(free_port()), "--protocol", "ring", "--option", "sites=2")
     with cats("ab", *arguments) as found:
         one = found["a"]
@@ -181,4 +181,4 @@ def test_one_of_a_pair_is_let_go_on_by_a_signal() -> None:
 
         until(goes_on, "the view of one alone")
         one.write("alone")
-        until(lambda: ("a", 1, "alone") in one.messages, "what it says alone")
+        until(lambda: ("a", 1, "alone") in one.messages, "its message in a view of one")

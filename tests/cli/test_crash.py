@@ -1,4 +1,4 @@
-"""A member that is killed is left out at once, for its kernel tells; one that is stopped is not."""
+"""A killed member is excluded at once, since its kernel refuses; a stopped one is not."""
 
 from __future__ import annotations
 

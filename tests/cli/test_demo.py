@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 PATIENT = ("--option", "detect_us=3000000")
-"""Who is kept from its work for long is left out, on a busy machine too."""
+"""A member that does not run for long is excluded, on a busy machine too."""
 
 
 def test_the_demo_reports_each_step_and_keeps_the_laws(tmp_path: Path) -> None:

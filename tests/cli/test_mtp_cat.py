@@ -62,7 +62,7 @@ def test_members_learn_that_the_master_ended_the_web_and_join_the_next() -> None
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         until(lambda: a.view == c.view == ["a", "c"], what="c in the next web")
         c.write("again")
-        until(lambda: [text for _, _, text in a.messages] == ["again"], what="what c says")
+        until(lambda: [text for _, _, text in a.messages] == ["again"], what="c's message")
         a.kill()
         until(
             lambda: (

@@ -1,5 +1,5 @@
-"""Five machines, nearly, that lose packets: members of a web are killed, a master too, and those
-that live on hold the same."""
+"""Five namespaces that lose packets: members of a web are killed, a master too, and the survivors
+hold the same."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Web:
         return name
 
     def settled(self) -> dict[str, Any]:
-        """Until all have heard the same and nothing more comes: what they have heard."""
+        """Until all have delivered the same and nothing more arrives: what they delivered."""
         end, before = time.monotonic() + LIMIT_S, None
         while True:
             now = {name: each.ask() for name, each in self.lives.items()}
@@ -97,7 +97,7 @@ class Web:
 
 
 def assert_the_same(processes: Sequence[Process]) -> int:
-    """Each digest that two have told for the same count is the same; how many were compared."""
+    """Each digest that two report for the same count is the same; how many were compared."""
     seen: dict[int, str] = {}
     compared = 0
     for process in processes:

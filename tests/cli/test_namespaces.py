@@ -1,4 +1,4 @@
-"""Three machines, nearly: namespaces on a bridge that loses packets, and a member killed midway."""
+"""Three namespaces on a bridge that loses packets, and a member killed midway."""
 
 from __future__ import annotations
 

@@ -31,6 +31,6 @@ def test_seconds_of_sigstop_are_not_the_end_of_a_member() -> None:
         for each in found.values():
             until(lambda each=each: each.messages[-1][2] == "after", what="a word of c, again")
         (back,) = [each for each in found["c"].objects if each["kind"] == "rejoined"]
-        assert back["missed"] >= 1, "what a said meanwhile"
+        assert back["missed"] >= 1, "a's messages meanwhile"
         assert back["lost"] == 0
         assert not any(each["kind"] == "rejoined" for name in "ab" for each in found[name].objects)

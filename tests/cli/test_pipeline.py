@@ -1,4 +1,4 @@
-"""`unisono pipeline` says what `unisono verify` says, and leaves a report."""
+"""`unisono pipeline` agrees with `unisono verify`, and leaves a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Seven machines, nearly, and minutes of everything that goes wrong at once: kills, half of them of
+"""Seven namespaces, and minutes of everything that goes wrong at once: kills, half of them of
 members without storage, pauses up to 30 s, one-way cuts and flapping links, under load.
 
-`UNISONO_MINUTES` says how long, `UNISONO_BURNERS` how many processes burn CPU beside it, and
+`UNISONO_MINUTES` is the duration, `UNISONO_BURNERS` how many processes burn CPU beside it, and
 `UNISONO_SEED` which faults. Judged by the laws, and: no place with two messages, no safe message
 missing anywhere. Exclusions that no fault explains are counted.
 
@@ -153,6 +153,6 @@ def test_a_ring_of_seven_outlives_minutes_of_chaos(tmp_path: Path) -> None:
 
 @soak
 @pytest.mark.timeout(0)
-@pytest.mark.skipif(not RUNS, reason="UNISONO_RUNS says how many")
-def test_slow_machines_exclude_nobody_for_nothing(tmp_path: Path) -> None:
+@pytest.mark.skipif(not RUNS, reason="UNISONO_RUNS is the number of runs")
+def test_slow_machines_exclude_no_member_unforced(tmp_path: Path) -> None:
     count(RUNS, tmp_path)

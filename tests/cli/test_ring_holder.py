@@ -1,4 +1,4 @@
-"""Three real processes under load, and the one that holds the token is killed: how soon the others
+"""Three real processes under load, and the holder of the token is killed: how soon the others
 deliver again."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Process(Module):
         super().__init__(str(orders["name"]), "tests.ring.mortal", orders)
 
     def next(self, kind: str, word: str) -> dict[str, Any]:
-        """What it tells of this kind when it is given the word."""
+        """Its next line of this kind."""
         before = len(self.of(kind))
         self.write(word)
         until(lambda: len(self.of(kind)) > before, f"{kind} of {self.name}")

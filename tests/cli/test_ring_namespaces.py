@@ -1,5 +1,5 @@
-"""Seven machines, nearly: members of a ring are killed, stopped and cut off under load, and what
-their traces tell keeps every law."""
+"""Seven namespaces: members of a ring are killed, stopped and cut off under load, and their
+traces keep every law."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = ("kill", "pause", "cut")
 
 
 def drawn(seed: int, names: Sequence[str], count: int, seconds: float) -> list[Fault]:
-    """Each kind at least once; who is struck twice at a time is struck in another way."""
+    """Each kind at least once; faults of one member at one time are of different kinds."""
     dice = random.Random(f"ring/{seed}/{len(names)}/{count}")
     kinds = [KINDS[each % len(KINDS)] for each in range(count)]
     dice.shuffle(kinds)
@@ -58,7 +58,7 @@ def check(names: Sequence[str], count: int, seconds: float, folder: Path) -> Non
     rows = sum(len(life.deliveries) for life in lives)
     print(f"{len(lives)} lives, {views} views, {messages} messages, {rows} deliveries")
     assert messages > seconds, "there was a load"
-    assert len(lives) > len(names), "somebody came back"
+    assert len(lives) > len(names), "a member came back"
 
 
 def test_a_ring_of_three_outlives_faults(tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_an_exclusion_is_forced_by_a_fault_of_that_member_alone(
     assert set(forced) | set(unforced) == set(NAMES)
 
 
-def test_whoever_is_left_when_nobody_can_go_on_is_forced() -> None:
+def test_the_exclusion_of_a_blocked_remainder_is_forced() -> None:
     cuts = [Fault(10, 12, "cut", ("a", "b", "c")), Fault(10, 12, "pause", ("g",))]
     assert all(is_forced(Exclusion(name, 11.0), cuts, NAMES) for name in NAMES)

@@ -110,7 +110,7 @@ def test_sim_and_verify_agree_on_progress(tmp_path: Path, progress_us: int) -> N
 
 
 def copied(trace: Path, place: Path) -> tuple[Path, list[dict[str, object]]]:
-    """A copy of the trace, and where a second file would tell one of its lives again."""
+    """A copy of the trace, and the path of a second file of one of its incarnations."""
     shutil.copytree(trace, place, dirs_exist_ok=True)
     path = sorted(place.rglob("*.parquet"))[0]
     rows = pq.read_table(path).to_pylist()
@@ -171,7 +171,7 @@ def test_of_an_unknown_protocol_little_is_asked_but_that(trace: Path, tmp_path: 
     assert "not in the catalogue" in unisono("verify", str(place)).stdout
 
 
-def test_a_pipe_that_nobody_reads_ends_quietly(trace: Path) -> None:
+def test_a_pipe_without_a_reader_ends_quietly(trace: Path) -> None:
     import subprocess
 
     from tests.harness import ENVIRONMENT, UNISONO

@@ -1,7 +1,7 @@
-"""Many clients in one process, each of which talks, listens and keeps what it heard.
+"""Many clients in one process, each of which sends, receives and records its stream.
 
-Orders come as JSON: `clients`, a list of name, group, daemon and the groups each says to; `batch`
-and `pause_s`, how much it says. On standard input: `talk`, `silence`, `report FILE`.
+Orders come as JSON: `clients`, a list of name, group, daemon and the groups each sends to; `batch`
+and `pause_s`, how much it sends. On standard input: `talk`, `silence`, `report FILE`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def tell(kind: str, **told: Any) -> None:
 
 
 class One:
-    """A client and what it heard: place, sender and number of each message, and the views."""
+    """A client and what it read: place, sender and number of each message, and the views."""
 
     def __init__(self, orders: Mapping[str, Any]) -> None:
         self.orders = orders
@@ -35,7 +35,7 @@ class One:
         self.ended = ""
 
     async def join(self) -> None:
-        """For one life: what is told of it is what that life heard and said."""
+        """For one incarnation: the report is of what it sent and delivered."""
         orders = self.orders
         self.group = await unisono.join(
             orders["group"], daemon=orders["daemon"], name=self.name, join_s=60, rejoin=False

@@ -24,13 +24,13 @@ RING = os.environ.get("UNISONO_RING") or PROTOCOL
 
 
 def run_story(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
-    """Tell it with a directory for sockets: a short one, since their paths are bounded."""
+    """A directory for sockets: a short one, since their paths are bounded."""
     with tempfile.TemporaryDirectory(prefix="uni") as place:
         asyncio.run(asyncio.wait_for(story(Path(place)), LIMIT_S))
 
 
 def role(at: int) -> dict[str, int]:
-    """The options of the n-th daemon: who begins, or patience with a busy machine."""
+    """The options of the n-th daemon: its role, or patience with a busy machine."""
     return {"master": int(at == 0)} if RING == "mtp" else {"tries": 60}
 
 

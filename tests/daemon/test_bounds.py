@@ -1,4 +1,4 @@
-"""The bounds of a daemon, and what happens at each: nobody else is ever stopped."""
+"""The bounds of a daemon, and what happens at each: no other client is ever stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LIKE_A_DAEMON = {
 
 
 class Raw:
-    """A client that speaks, or misspeaks, and reads only when told to."""
+    """A client that sends good or bad frames, and reads only on request."""
 
     def __init__(self, place: Path, *first: bytes) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -96,14 +96,14 @@ def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
                 behind = max(behind, said - len(numbers))
             assert numbers == list(range(1, 4001))
             assert one.counts["submit.full"], "QSUB was full"
-            # An application that did not wait would have said all of it at once.
+            # An application that did not wait would have sent all of it at once.
             assert behind < 2000, "the application waited"
 
     run_story(story)
 
 
 @pytest.mark.rule("RNG-1")
-def test_a_daemon_that_stands_still_makes_its_application_wait() -> None:
+def test_a_blocked_daemon_makes_its_application_wait() -> None:
     async def story(place: Path) -> None:
         with daemon_process(place, 0, free_port()) as process:
             a = await joining(place, "a", window_bytes_max=1 << 16)
@@ -144,7 +144,7 @@ def flooding(a: Any, count: int = 10**9) -> Iterator[asyncio.Task[None]]:
         task.cancel()
 
 
-def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
+def test_a_client_that_does_not_read_is_disconnected_and_blocks_no_other() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 20)) as (one,):
             a = await joining(place, "a")
@@ -261,7 +261,7 @@ BAD = {
         + frames.submit(frames.submit_head(unisono.Resilient(2), ("g",)), [b"x"]),
         b"does not offer resilient",
     ),
-    "a state that nobody asked for": (
+    "a state that was not requested": (
         member("b") + framed(StateFrame(False, b"k", b"x")),
         b"state",
     ),
@@ -333,7 +333,7 @@ def test_doors_are_checked() -> None:
         asyncio.run(Daemon("/x", protocol=RING, nonsense=1).__aenter__())
 
 
-def test_a_foreign_word_in_the_ring_disturbs_nobody() -> None:
+def test_a_foreign_message_in_the_ring_is_ignored() -> None:
     async def story(place: Path) -> None:
         port = free_port()
         state: Any = {"snapshot": lambda: b"", "restore": lambda data: None, **LIKE_A_DAEMON}

@@ -36,7 +36,7 @@ class Size:
     groups: int
     killed: int
     processes: int
-    """Of those who are not killed."""
+    """Of those that are not killed."""
     seconds: float
     batch: int
     pause_s: float
@@ -59,8 +59,8 @@ FULL = Size(
 
 
 def cast_of(size: Size, place: Path, dice: random.Random) -> tuple[list[Any], list[list[Any]]]:
-    """Those who will be killed, and the others by process. Each is in a group; every third says
-    all it says to another group too."""
+    """Those that will be killed, and the others by process. Each is in a group; every third
+    sends to another group too."""
     everyone = []
     for at in range(size.clients):
         own, other = f"g{at % size.groups}", f"g{(at + 1) % size.groups}"
@@ -140,7 +140,7 @@ def play(size: Size, seed: int) -> dict[str, Any]:
 
 
 def check_beginnings(orphans: Sequence[Any], reports: Sequence[Any]) -> None:
-    """Those who lost their daemon had heard what the others heard, up to a place."""
+    """Those that lost their daemon delivered what the others did, up to a place."""
     logs = {each["group"]: each["log"] for each in reports}
     for each in orphans:
         if each["group"] in logs:
@@ -188,7 +188,7 @@ def check(reports: Sequence[Any], killed: set[str]) -> dict[str, Any]:
         for each in reports:
             if group in each["to"] and each["said"]:
                 assert len(numbers.get(each["me"], ())) == each["said"], f"{each['name']} lost"
-        # The last views are the same, and those who were killed are in none of them.
+        # The last views are the same, and no killed client is in any of them.
         (last,) = {json.dumps(each["views"][-1]) for each in inside}
         assert not killed & set(json.loads(last)[1])
     assert all(len(counts) == 1 for counts in heard_of_killed.values()), "in all groups, or in none"

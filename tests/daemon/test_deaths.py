@@ -144,7 +144,7 @@ class Tally:
                 self.views.append(item)
 
 
-def test_clients_come_back_with_their_daemon_as_new_incarnations() -> None:
+def test_clients_rejoin_with_their_daemon_as_new_incarnations() -> None:
     async def story(place: Path) -> None:
         port = free_port()
         start = lambda: daemon_process(place, 0, port)  # noqa: E731
@@ -179,7 +179,7 @@ def test_clients_come_back_with_their_daemon_as_new_incarnations() -> None:
     run_story(story)
 
 
-def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None:
+def test_a_daemon_that_was_suspended_too_long_rejoins_and_so_do_its_clients() -> None:
     async def story(place: Path) -> None:
         with contextlib.ExitStack() as stack:
             loop = asyncio.get_running_loop()
@@ -213,7 +213,7 @@ def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None
     run_story(story)
 
 
-def test_a_client_that_is_killed_while_it_is_awaited_makes_nobody_wait() -> None:
+def test_a_client_killed_while_it_is_awaited_blocks_no_other() -> None:
     """The giver of a state is killed; so is one that waits for it."""
 
     async def story(place: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_client_that_is_killed_while_it_is_awaited_makes_nobody_wait() -> None
     run_story(story)
 
 
-def test_the_operator_s_word_is_passed_to_the_ring() -> None:
+def test_the_operators_request_is_passed_to_the_ring() -> None:
     async def story(place: Path) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:

@@ -44,7 +44,9 @@ def body_of(data: bytes) -> tuple[int, memoryview]:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(1, 400), max_size=50))
-def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_split_correctly_wherever_the_stream_is_cut(
+    bodies: list[bytes], cuts: list[int]
+) -> None:
     stream = b"".join(frames.frame(FrameKind.ADOPT, body) for body in bodies)
     cutter, found = FrameSplitter(1 << 20), []
     for length in [*cuts, len(stream)]:
@@ -53,14 +55,14 @@ def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[
     assert found == [(FrameKind.ADOPT, body) for body in bodies]
 
 
-def test_a_frame_over_the_bound_is_refused_before_it_has_come() -> None:
+def test_a_frame_over_the_bound_is_refused_before_it_is_complete() -> None:
     for data in (b"\0\0\0\0\1", b"\0\0\x04\x01\1", b"GET / HTTP/1.1\r\n"):
         with pytest.raises(BadPacket, match="frame_length"):
             list(FrameSplitter(1024).feed(data))
 
 
 @given(levels, st.lists(names, min_size=1, max_size=5, unique=True), payloads)
-def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes]) -> None:
+def test_a_submit_frame_round_trips(level: Any, groups: list[str], messages: list[bytes]) -> None:
     kind, body = body_of(frames.submit(frames.submit_head(level, groups), messages))
     found = decode(SubmitFrame, body)
     assert kind == FrameKind.SUBMIT
@@ -69,7 +71,7 @@ def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes
 
 
 @given(members, levels, st.integers(1, 2**60), st.integers(0, 2**60), payloads)
-def test_a_bundle_comes_back_as_messages(
+def test_a_bundle_round_trips_as_messages(
     sender: Member, level: Any, number: int, seq: int, messages: list[bytes]
 ) -> None:
     bundle = frames.bundle_of(messages)
@@ -90,7 +92,7 @@ def test_a_bundle_comes_back_as_messages(
 
 
 @given(st.lists(members, min_size=2, max_size=6, unique=True), st.integers(1, 99))
-def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> None:
+def test_a_view_round_trips_whole_or_as_a_change(who: list[Member], seq: int) -> None:
     before = View(tuple(who[:-1]), "1")
     after = View((*who[1:],), "2", (who[-1],), (who[0],), seq, detail="why")
     for whole in (True, False):
@@ -100,7 +102,7 @@ def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> 
         frames.read_view(body_of(frames.view(after, whole=False))[1], None)
 
 
-def test_the_rest_comes_back() -> None:
+def test_all_other_frames_round_trip() -> None:
     assert decode(HelloFrame, body_of(frames.hello("a", 7))[1])[2:] == ("a", 7)
     assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, False)))[1]) == (
         "g",

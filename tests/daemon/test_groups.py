@@ -99,7 +99,7 @@ def test_a_message_to_several_groups_has_one_place_in_one_order() -> None:
     run_story(story)
 
 
-def test_who_is_no_member_may_send() -> None:
+def test_a_connection_without_a_group_may_send() -> None:
     async def story(place: Path) -> None:
         async with (
             daemons(place, 2),
@@ -126,7 +126,7 @@ def test_who_is_no_member_may_send() -> None:
 
 
 class Book:
-    """An application whose state is all it heard."""
+    """An application whose state is all it delivered."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -145,7 +145,7 @@ class Book:
                 self.lines.append(item.payload)
 
 
-def test_who_joins_is_handed_the_state_at_its_place() -> None:
+def test_a_joiner_gets_the_state_as_of_its_join() -> None:
     async def story(place: Path) -> None:
         async with daemons(place, 2), asyncio.TaskGroup() as tasks:
             books = [Book() for _ in range(4)]
@@ -192,7 +192,7 @@ def test_when_the_giver_goes_another_one_gives() -> None:
             assert not waiting.done()
             await mute.leave()
             late = await waiting
-            assert not third.restored, "nobody is left who has the state"
+            assert not third.restored, "no client is left that has the state"
             assert await heard(late, 1) == [b"said in between"], "but nothing is lost"
             await late.leave()
 
@@ -214,7 +214,7 @@ def test_a_state_that_is_too_large_is_reported_to_the_joiner() -> None:
     run_story(story)
 
 
-def test_a_daemon_that_comes_later_knows_the_groups() -> None:
+def test_a_daemon_that_joins_later_knows_the_groups() -> None:
     async def story(place: Path) -> None:
         port = free_port()
         async with daemon(place, 0, port) as d0, joining(place, "a") as a:

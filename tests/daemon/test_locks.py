@@ -122,7 +122,7 @@ async def _hold(group: Group) -> None:
         await asyncio.sleep(60)
 
 
-def test_a_daemon_that_comes_later_knows_the_locks() -> None:
+def test_a_daemon_that_joins_later_knows_the_locks() -> None:
     async def story(place: Path) -> None:
         port = free_port()
         async with daemon(place, 0, port) as d0, joining(place, "a") as a, read(a):

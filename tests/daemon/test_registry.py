@@ -53,7 +53,7 @@ def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: 
 # -- what it does -------------------------------------------------------------------------------
 
 
-def test_a_client_comes_and_the_group_has_a_view_at_its_place() -> None:
+def test_a_joining_client_gives_a_view_at_its_sequence_number() -> None:
     me = founded()
     (view,) = [e for e in me.deliver(D, joined(1, "a")) if isinstance(e, InstallView)]
     assert view.to == view.new == (1,)
@@ -84,7 +84,7 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
     me.deliver(E, joined(4, "later"))
     views = [e.view for e in me.deliver(D, record) if isinstance(e, InstallView)]
     assert not me.deliver(D, record), "once"
-    assert me.clients_of(E) == (4,), "who came later, with a daemon that came back, stays"
+    assert me.clients_of(E) == (4,), "a later client, of a daemon that came back, stays"
     assert [[who.name for who in view.left] for view in views] == [["e1", "e3"], ["e2"]]
     assert all("daemon d1 is gone" in view.detail for view in views)
 
@@ -191,7 +191,7 @@ class ForgetsTheSecondGroup(Registry):
 
 
 class TrustsViews(Registry):
-    """Takes clients out where a view is seen, and not where all hear of it."""
+    """Removes clients where a view is seen, and not at its place in the order."""
 
     def ring(self, view: View) -> list[bytes]:
         gone = [c for c in self._clients.values() if c.key.daemon not in view.members]
@@ -215,7 +215,7 @@ class KeepsItsOwnWhenItWasLost(Registry):
 
 
 class AsksNobodyElse(Registry):
-    """When the giver dies, the one who waits goes on waiting."""
+    """When the giver dies, the client that waits keeps waiting."""
 
     def _pair(self, group: str) -> list[Effect]:
         waiting = [c for c in self._groups[group].values() if c.giver is not None]
@@ -228,7 +228,7 @@ class AsksNobodyElse(Registry):
 
 
 class BelievesStrangers(Registry):
-    """Lets a client that is in no group speak as a member."""
+    """Lets a client that is in no group send as a member."""
 
     def _sent(self, daemon: Any, said: ClientMulticast) -> list[Effect]:
         if ClientKey(daemon, said.number) not in self._clients:
@@ -283,7 +283,7 @@ class AsksThoseWhoWait(Registry):
 
 
 class AdoptsLate(Registry):
-    """Holds nothing back for who waits for its state."""
+    """Holds nothing back for a client that waits for its state."""
 
     def _pair(self, group: str) -> list[Effect]:
         return [e for e in super()._pair(group) if type(e).__name__ != "HoldBack"]
@@ -356,7 +356,7 @@ def test_a_state_of_another_place_or_from_another_daemon_is_dropped() -> None:
     assert not me.deliver(E, encoded(StateFields(False, key, b"y"))), "once"
 
 
-def test_who_gets_no_state_does_not_come_in() -> None:
+def test_a_client_that_gets_no_state_does_not_join() -> None:
     me = founded()
     me.deliver(D, joined(1, "a", with_state=True))
     me.deliver(D, joined(2, "b", with_state=True))

@@ -27,7 +27,7 @@ async def flood(group: Any, count: int) -> None:
         await group.multicast_many([b"%d " % (10 * at + i) + KILO for i in range(10)])
 
 
-def test_who_leaves_when_slow_is_out_with_the_reason() -> None:
+def test_with_slow_leave_a_slow_client_is_stopped_with_the_reason() -> None:
     async def story(place: Path) -> None:
         async with daemons(place), joining(place, "a") as a:
             b = await joining(place, "b", slow="leave", queue_count_max=100)
@@ -45,7 +45,7 @@ def test_who_leaves_when_slow_is_out_with_the_reason() -> None:
     run_story(story)
 
 
-def test_who_sheds_goes_on_with_the_newest() -> None:
+def test_with_slow_shed_a_client_continues_with_the_newest_messages() -> None:
     async def story(place: Path) -> None:
         async with (
             daemons(place),

@@ -94,7 +94,7 @@ def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> Non
             for i in range(20):
                 await groups[i % 2].multicast(b"%d" % i)
             await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)
-            assert not tallies[2].lines, "the few hear nothing"
+            assert not tallies[2].lines, "the minority delivers nothing"
             space.heal()
             await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3)
             assert "join again" in tallies[2].lives[0].reason

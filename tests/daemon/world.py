@@ -1,5 +1,5 @@
 """A world of registries: one order of messages, daemons that apply it at their own pace, and
-clients that read their streams, hand their state over, and keep what they heard.
+clients that read their streams, give their state, and record what they read.
 
 Views of the ring are not in the order: each daemon sees them somewhere, and one that was apart for
 a while, and comes back, sees none of those without it."""
@@ -111,7 +111,7 @@ class World:
         self.seen: dict[Member, deque[View]] = {}
         self.apart: set[Member] = set()
         self.lines: dict[Member, deque[bytes]] = {}
-        """What a daemon said and the ring has not ordered yet."""
+        """What a daemon multicast and the ring has not ordered yet."""
         self.registries: dict[Member, Registry] = {}
         self.applied: dict[Member, int] = {}
         self.readers: dict[ClientKey, Reader] = {}
@@ -131,7 +131,7 @@ class World:
         return [who for who in self.alive if who not in self.apart]
 
     def view(self) -> None:
-        """All that happened before it is heard before it is seen."""
+        """All that precedes the view is delivered before it."""
         for who in self.together():
             self.settle(who)
             self.seen[who].append(View(tuple(self.together()), f"ring-{len(self.order)}"))
@@ -142,7 +142,7 @@ class World:
                 self.say(who, record)
 
     def part(self, who: Member) -> None:
-        """It is cut off: the others see that, and it hears nothing until it is back."""
+        """It is partitioned: the others see that, and it receives nothing until it is back."""
         self.apart.add(who)
         self.view()
 
@@ -169,7 +169,7 @@ class World:
         self.view()
 
     def crash(self, who: Member) -> None:
-        """A daemon dies, and its clients are cut off. What it said last may be lost."""
+        """A daemon dies, and its clients are cut off. Its last records may be lost."""
         for _ in range(self.dice.randint(0, len(self.lines[who]))):
             self.order.append((who, self.lines[who].popleft()))
         self.alive.remove(who)
@@ -304,7 +304,7 @@ class World:
             self.enter(daemon(len(self.applied)))
 
     def finish(self) -> None:
-        """Everything said is ordered, applied and read; the states that it brings too."""
+        """Everything sent is ordered, applied and read; the states that follow from it too."""
         for who in sorted(self.apart):
             self.come_back(who)
         for _ in range(10_000):
@@ -329,7 +329,7 @@ class World:
 
 
 class Twin:
-    """The same, slowly and naively: who hears what, computed from the order alone."""
+    """The same, slowly and naively: the streams, computed from the order alone."""
 
     def __init__(self, order: list[tuple[Member, bytes]], limits: RegistryLimits) -> None:
         self.members: dict[str, list[tuple[ClientKey, str]]] = {}
@@ -432,7 +432,7 @@ def check(world: World) -> None:
 
 
 def check_locks(reader: Reader, registry: Registry, group: str) -> None:
-    """The views alone say which member holds a lock, and each request has its answer, but those
+    """The views alone show which member holds a lock, and each request has its answer, but those
     that wait."""
     held: dict[int, Member] = {}
     for view in reader.views:

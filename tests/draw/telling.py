@@ -1,4 +1,4 @@
-"""Small histories told by hand, and drawings read back."""
+"""Small histories written by hand, and drawings parsed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def packet(words: str) -> dict[str, object]:
 
 
 def normal() -> Tale:
-    """a says one message; b and c hear it and are handed it."""
+    """a multicasts one message; b and c receive and deliver it."""
     tale = Tale().view("a", 10, "a b c").view("b", 10, "a b c").view("c", 10, "a b c")
     tale.said("a", 1000, 1).delivered("a", 1000, "a", 1).out("a", 1000, "data 1.0")
     tale.heard("b", 1400, "data 1.0", "a").delivered("b", 1400, "a", 1)

@@ -93,7 +93,7 @@ def test_the_drawing_goes_to_standard_output(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.svg"))
 
 
-def test_one_folder_or_one_file_stands_for_its_run(tmp_path: Path) -> None:
+def test_one_folder_or_one_file_selects_its_run(tmp_path: Path) -> None:
     traces = written(tmp_path / "t", repaired())
     written(traces, plain(), "other")
     whole = draw(str(traces), "--run", "r", "--out", "-").stdout

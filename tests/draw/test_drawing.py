@@ -1,4 +1,4 @@
-"""The SVG, read back: what happened is there, and can be told apart."""
+"""The SVG, parsed: what happened is there, and is distinguishable."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_time_runs_downward() -> None:
             assert y1 > y0 + 10
 
 
-def test_who_points_at_a_packet_learns_all_of_it() -> None:
+def test_a_tooltip_has_all_details_of_a_packet() -> None:
     (packet,) = flights(draw(normal().history).svg, "data")
     assert told(packet).splitlines() == [
         "data 1.0: 1 of 100 bytes from a#1, 1.000 ms",
@@ -193,7 +193,7 @@ def test_packets_of_a_burst_are_one_arrow_with_one_label() -> None:
     assert texts(groups(drawing.svg, "label")) == ["data 5.0–9"]
 
 
-def test_a_packet_that_fared_otherwise_stands_apart() -> None:
+def test_a_packet_with_another_fate_is_drawn_apart() -> None:
     drawing = draw(burst(lost=4).history)
     assert sorted(texts(groups(drawing.svg, "label"))) == ["data 5.0–3, 5–9", "data 5.4"]
     assert len(flights(drawing.svg, "lost")) == 1
@@ -265,7 +265,7 @@ def test_a_stretch_of_time_is_drawn_alone() -> None:
     assert [told(each).split(":")[0] for each in flights(before.svg)] == ["data 1.0", "data 1.1"]
 
 
-def test_the_view_of_before_stands_at_the_top() -> None:
+def test_the_view_before_the_window_is_at_the_top() -> None:
     svg = draw(normal().history, DrawRequest(from_us=500)).svg
     assert not groups(svg, "mark", "view")
     assert texts(parsed(svg)).count("{a b c}") == 3
@@ -330,7 +330,7 @@ def test_what_cannot_be_drawn_is_refused(ask: DrawRequest, words: str) -> None:
 
 @pytest.mark.parametrize(("faults", "seed"), [("none", 1), ("loss", 1), ("crash", 1), ("mild", 3)])
 @pytest.mark.parametrize("detail", [True, False])
-def test_no_text_stands_on_another(faults: str, seed: int, detail: bool) -> None:
+def test_no_text_overlaps_another(faults: str, seed: int, detail: bool) -> None:
     history = simulated(faults, seed, detail=detail)
     assert not overlaps(draw(history).svg)
 
@@ -378,7 +378,7 @@ def test_the_bytes_do_not_hang_on_the_hash_seed() -> None:
     assert len(found) == 1
 
 
-def test_hostile_words_stay_words() -> None:
+def test_hostile_labels_are_escaped() -> None:
     bad = "<script>&\"'\x00\x1b]]>"
     tale = Tale("ab").out("a", 1000, f"data {bad}").left("b", 2000, bad + "\ud800")
     tale.row(bad, 3000, "join", peer=bad).view(bad, 3000, f"{bad}#1")

@@ -155,7 +155,7 @@ def test_without_packets_messages_fly() -> None:
 
 
 def apart(ahead_us: int) -> Tale:
-    """b's clock is so far ahead of a's; each hears the other after 400."""
+    """b's clock is so far ahead of a's; each receives from the other after 400."""
     tale = Tale("").join("a", 0).join("b", ahead_us)
     tale.out("a", 1000, "data 1").heard("b", 1400 + ahead_us, "data 1", "a")
     return tale.out("b", 3000 + ahead_us, "data 2").heard("a", 3400, "data 2", "b")

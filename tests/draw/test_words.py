@@ -69,7 +69,7 @@ def test_labels_are_merged(labels: list[str], text: str) -> None:
         ("", "other"),
     ],
 )
-def test_the_first_word_makes_the_category(label: str, kind: str) -> None:
+def test_the_first_word_of_a_label_is_its_category(label: str, kind: str) -> None:
     assert category(label) == kind
 
 

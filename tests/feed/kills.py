@@ -21,7 +21,7 @@ from unisono.trace.parquet import ParquetPart
 from unisono.trace.record import digest_of
 
 SAID_MAX = 20_000
-"""More than a member says in one life."""
+"""More than a member sends in one incarnation."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Play:
         self.running.pop(name).kill()
 
     def told(self, name: str) -> list[dict[str, Any]]:
-        """What its latest life told; Spark may print other lines."""
+        """The lines of its latest process; Spark may print others."""
         lines = self.latest[name].lines
         return [json.loads(line) for line in lines if line.endswith(b"}\n")]
 
@@ -99,7 +99,7 @@ def playing(place: Path) -> Iterator[Play]:
 
 
 def settle(play: Play) -> None:
-    """Until the feed has all that was said."""
+    """Until the feed has all that was sent."""
     seen = -1
     with FeedClient(play.feed, 60) as client:
         for _ in range(120):
@@ -113,7 +113,7 @@ def settle(play: Play) -> None:
 
 
 def delivered(play: Play) -> dict[str, list[bytes]]:
-    """By member's life, what its trace says was delivered to it, in order."""
+    """By incarnation, what was delivered to it by its trace, in order."""
     words = {
         digest_of(payload(f"{name}{life}", n)): payload(f"{name}{life}", n)
         for name in "abc"
@@ -161,7 +161,7 @@ def rehearse(play: Play, *more: str) -> None:
             until(lambda: play.has_told("a", "joined"), "a joined")
     for name in ("b", "c"):
         until(lambda n=name: play.has_told(n, "joined"), f"{name} joined")
-    # What was said before is with those that were there.
+    # Earlier messages are with those that were members.
     with FeedClient(play.feed, 60) as client:
         until(lambda: _is_whole(client.status()), "the feed has the beginning")
 

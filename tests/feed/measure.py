@@ -182,7 +182,7 @@ def _queried(spark: Any, at: str, offset: Path, sink: str, n: int) -> float:
 
 
 def flood(offset: Path) -> None:
-    """A member that says what it can, and how much of that is in the log of a feed beside it."""
+    """A member that sends what it can, and how much of that is in the log of a feed beside it."""
     port = free_port()
     with feed_process(offset / "flood", port) as at, FeedClient(at) as client:
         sent, seconds = asyncio.run(_flood(port))
@@ -190,7 +190,7 @@ def flood(offset: Path) -> None:
             time.sleep(0.05)
         status = client.status()
         tell(
-            f"a group of two, one a feed: said, ordered and logged, {PAYLOAD_BYTES} bytes each",
+            f"a group of two, one a feed: sent, ordered and logged, {PAYLOAD_BYTES} bytes each",
             rate(sent, seconds) + f", {sent / status['commits']:,.0f} rows a commit",
         )
 

@@ -1,4 +1,4 @@
-"""A member of a replayable group as a process: multicasts until told to stop, and leaves at the end
+"""A member of a replayable group as a process: multicasts until `quiet`, and leaves at the end
 of its input. `python -m tests.feed.member '{"name": …, "port": …, "word": …, "trace": …}'`"""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from unisono.errors import Stopped
 
 PAUSE_S, BURST = 0.05, 10
 ALIKE: Final = {"join_s": 40.0, "tries": 60}
-"""Options of every member, the feed too: who differs in `tries` is refused."""
+"""Options of every member, the feed too: another value of `tries` is refused."""
 
 
 def payload(word: str, number: int) -> bytes:
-    """What is said; the word is another one in each life."""
+    """A message; the word differs between incarnations."""
     return f"{word}:{number}".encode()
 
 

@@ -1,4 +1,4 @@
-"""A Spark query as a process: a feed into Parquet, until it is told to finish.
+"""A Spark query as a process: a feed into Parquet, until `finish`.
 `python -m tests.feed.query '{"feed": …, "out": …}'`"""
 
 from __future__ import annotations

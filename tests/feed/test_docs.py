@@ -1,4 +1,4 @@
-"""What the page about the feed shows is run, and what it says is so."""
+"""What the page about the feed shows is run, and what it claims is checked."""
 
 from __future__ import annotations
 

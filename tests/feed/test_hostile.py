@@ -1,5 +1,5 @@
-"""Somebody who knows Arrow's format writes to a feed, or is one: what a message claims is checked
-before it is believed."""
+"""An attacker that knows Arrow's format writes to a feed, or is one: all that a message claims is
+checked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def framed(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
 
 
 def changed(old: bytes, new: bytes, whole: bytes = b"", nth: int = 0) -> bytes:
-    """A good message with some of its octets replaced: of several, those there or the last."""
+    """A good message with some of its bytes replaced: of several, those there or the last."""
     made = whole or good()
     at = made.rindex(old) if nth < 0 else -1
     for _ in range(nth + 1):
@@ -226,7 +226,7 @@ def test_mangled_messages_never_end_the_process(seed: int) -> None:
 
 
 class Liar:
-    """Answers each asking as the test says."""
+    """Answers each request as the test requires."""
 
     def __init__(self, answer: Callable[[dict[str, object]], bytes]) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The books of a feed: every message at its place once, and what is missing said."""
+"""The keeper of a feed: every message at its offset once, and gaps are reported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_nobody_has_becomes_a_gap_at_its_last_place(tmp_path: Path) -> None
         put(log, keeper.lose(1, 6, "nobody has them", 1))
         put(log, keeper.fill(messages(7, 9), 1))
         put(log, keeper.deliver([view(9), message(10)], 1))
-        assert keeper.solid() == (7, 10), "a gap is not told to others"
+        assert keeper.solid() == (7, 10), "a gap is not served"
     found = everything(tmp_path)
     assert shape(found) == "6g 7m 8m 9m 10v 10m"
     assert found[0]["number"] == 6
@@ -98,7 +98,7 @@ def test_a_new_life_begins_with_a_gap_of_its_own(tmp_path: Path) -> None:
         put(log, entered(log).deliver(messages(1, 3), 1))
         keeper = entered(log, "y")
         put(log, keeper.deliver([view(0)], 1))
-        assert log.end == 3, "as long as it says nothing it may yet turn out to be no new life"
+        assert log.end == 3, "until it sends, it may turn out to be no new incarnation"
         put(log, keeper.deliver(messages(1, 2), 1))
         assert keeper.base == 4
         assert keeper.solid() == (1, 2)
@@ -109,7 +109,7 @@ def test_a_new_life_begins_with_a_gap_of_its_own(tmp_path: Path) -> None:
     found = everything(tmp_path)
     assert shape(found) == "1m 2m 3m 4g 5v 5m 6m 7m"
     assert "founded anew" in found[3]["detail"]
-    assert "number" not in found[3], "how much is lost nobody knows"
+    assert "number" not in found[3], "how much is lost is unknown"
     assert [row["life"] for row in found] == [*"xxx", *"yyyyy"]
 
 

@@ -13,7 +13,7 @@ from tests.feed.stage import everything
 
 
 def drawn(seed: int, count: int, every_s: float) -> list[tuple[float, str, float]]:
-    """Kills as a seed says; the feed every other time, never two members at once."""
+    """Kills by a seed; the feed every other time, never two members at once."""
     dice = random.Random(seed)
     names = ["feed" if n % 2 else dice.choice("abc") for n in range(count)]
     return [(1 + n * every_s, name, dice.choice((0.0, 0.5, 2.0))) for n, name in enumerate(names)]

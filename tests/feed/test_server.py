@@ -1,4 +1,4 @@
-"""The feed's door: ranges cut to the place, many readers, hostile bytes, and patience."""
+"""The feed's server: exact ranges, many readers, hostile bytes, and slow clients."""
 
 from __future__ import annotations
 

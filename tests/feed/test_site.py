@@ -54,7 +54,7 @@ def feed(directory: Path, port: int, **options: Any) -> Feed:
 
 
 async def say(group: Group, first: int, last: int) -> None:
-    """Say these numbers, and hear them ordered."""
+    """Multicast these numbers, and await their order."""
     upto = group.offset + last - first + 1
     await group.multicast_many([b"%d" % n for n in range(first, last + 1)])
     await eventually(lambda: group.offset >= upto)
@@ -115,7 +115,7 @@ def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
                 await eventually(lambda: one.status()["member"] is not None)
                 await say(a, 1, 800)
                 await reached(one, 800)
-            # Back, the feed has nothing of it in memory: it tells from its log.
+            # Back, the feed has nothing of it in memory: it serves from its log.
             async with feed(tmp_path / "two", port) as two, feed(tmp_path / "one", port) as one:
                 await reached(two, 800)
                 await say(a, 801, 900)
@@ -176,7 +176,7 @@ def test_a_group_that_was_founded_anew_goes_on_after_a_gap(tmp_path: Path, clean
     run_story(story)
     found = [row for row in everything(tmp_path) if row["kind"] != "view"]
     assert shape(found) == "1m 2m 3m 4m 5m 6g 7m 8m 9m 10m"
-    assert found[5].get("number") == (0 if clean else None), "who left last has missed nothing"
+    assert found[5].get("number") == (0 if clean else None), "the last to leave has missed nothing"
 
 
 def test_rows_are_acknowledged_when_they_are_in_the_log(

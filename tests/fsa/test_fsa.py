@@ -51,7 +51,7 @@ WORKER = Figure("worker", start=UP, arrows=(
 # fmt: on
 
 
-def test_a_whole_figure_has_nothing_undecided() -> None:
+def test_a_complete_figure_has_nothing_undecided() -> None:
     assert WORKER.undecided() == []
 
 

@@ -1,4 +1,4 @@
-"""At the door of a real group: who is set otherwise is refused, and those inside go on."""
+"""Admission to a real group: a joiner with other options is refused, and the members continue."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def next_message(group: Group) -> bytes:
 
 
 async def refused(protocol: str, inside: dict[str, Any], outside: dict[str, Any]) -> str:
-    """What a joiner with these options is told; the member inside works before and after."""
+    """The refusal of a joiner with these options; the member inside works before and after."""
     port = free_port()
     async with joining(port, "a", protocol, **inside) as a:
-        # It is told, and does not wait for join_s: that would be longer than a test may take.
+        # It is refused, and does not wait for join_s: that would be longer than a test may take.
         late: dict[str, Any] = {"protocol": protocol, "join_s": 10 * LIMIT_S}
         with pytest.raises(unisono.Stopped) as stopped:
             async with joining(port, "b", **{**late, **outside}):
@@ -139,7 +139,7 @@ def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("state", [False, True])
-def test_a_joiner_that_gives_up_leaves_nobody_waiting(protocol: str, state: bool) -> None:
+def test_a_joiner_that_gives_up_blocks_no_member(protocol: str, state: bool) -> None:
     """A ring of one counted it, and was blocked for good."""
 
     async def story() -> None:

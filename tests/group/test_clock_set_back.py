@@ -1,4 +1,4 @@
-"""A clock that was set back: a life is never taken for a former one, and is not shut out."""
+"""A clock that was set back: an incarnation is never taken for a former one, nor shut out."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_a_clock_set_back_a_day_gets_a_higher_incarnation(
             b = await unisono.join("g", name="b", bind=at_b, **common)
             await eventually(lambda: len(a.members) == 2)
             first = b.me
-            session_of(b).close()  # killed: it says nothing more
+            session_of(b).close()  # killed: it sends nothing more
             now_ns = time.time_ns
             monkeypatch.setattr(time, "time_ns", lambda: now_ns() - DAY_NS)
             monkeypatch.setattr(identity, "_last_incarnation", 0)
             async with unisono.join("g", name="b", bind=at_b, **common) as again:
-                assert again.me.incarnation > first.incarnation, "though its clock says less"
+                assert again.me.incarnation > first.incarnation, "though its clock was set back"
                 await eventually(lambda: again.me in a.members and first not in a.members)
                 await again.multicast(b"here")
                 async with asyncio.timeout(LIMIT_S):
@@ -79,8 +79,8 @@ def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
     run_story(story())
 
 
-def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Path) -> None:
-    """One packet said that the highest number is taken: the member hung, and so would any other
+def test_a_forged_later_incarnation_does_not_exhaust_the_numbers(tmp_path: Path) -> None:
+    """One packet claimed that the highest number is taken: the member hung, and so would any other
     life of its process; a little lower, its stable file kept it out for good."""
     path = tmp_path / "b"
 

@@ -1,4 +1,4 @@
-"""What join is told: three ways to say the same, and an answer to each mistake."""
+"""The options of join: three ways to give them, and an error for each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups on real sockets: joining, speaking, hearing, leaving, and everything that goes wrong."""
+"""Groups on real sockets: joining, sending, delivering, leaving, and everything that goes wrong."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_full_window_makes_callers_wait_in_line() -> None:
     run_story(story)
 
 
-def test_a_cancelled_caller_sends_nothing_and_delays_nobody() -> None:
+def test_a_cancelled_caller_sends_nothing_and_delays_no_other() -> None:
     async def story(port: int) -> None:
         options = {"window_bytes_max": 3, "refill_us": 20_000}
         async with joining(port, "a", **options) as a:
@@ -219,7 +219,7 @@ def test_a_member_that_fails_ends_its_stream_with_the_reason() -> None:
     run_story(story)
 
 
-def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
+def test_a_bug_in_the_core_stops_the_member_and_no_caller_hangs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(port: int) -> None:
@@ -272,7 +272,7 @@ def test_a_member_that_was_alone_and_silent_joins_again_unasked() -> None:
     run_story(story)
 
 
-def test_a_join_that_finds_nobody_reports_what_was_tried() -> None:
+def test_a_join_that_finds_no_members_reports_what_was_tried() -> None:
     async def story(port: int) -> None:
         with pytest.raises(unisono.Stopped) as caught:
             async with joining(port, "a", silent=1, join_s=0.1):

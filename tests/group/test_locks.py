@@ -172,7 +172,7 @@ def test_one_task_of_a_process_holds_it() -> None:
 
 def test_a_cancelled_acquire_gives_the_lock_back_wherever_it_is() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
-        # Before the request is ordered, and granted while nobody waits any more.
+        # Before the request is ordered, and granted when it is no longer awaited.
         order.hold = True
         with pytest.raises(TimeoutError):
             await a.lock(3).acquire(timeout=0.01)
@@ -254,7 +254,7 @@ def test_a_member_that_stops_loses_its_locks_and_its_block_is_cancelled() -> Non
     play(story)
 
 
-def test_an_error_or_a_cancellation_of_the_block_comes_through_a_loss() -> None:
+def test_an_error_or_a_cancellation_of_the_block_outlives_a_loss() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
         async def work(error: type[BaseException]) -> None:
             async with a.lock(5):
@@ -292,7 +292,7 @@ def test_an_explicit_holder_sees_the_loss_and_releases_as_ever() -> None:
     play(story)
 
 
-def test_a_group_that_comes_back_does_not_hold_what_it_held(
+def test_a_member_that_rejoins_does_not_hold_its_former_locks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("unisono.group.rejoining.PAUSE_S", 0.001)
@@ -318,7 +318,7 @@ def test_a_group_that_comes_back_does_not_hold_what_it_held(
     play(story, rejoin=True)
 
 
-def test_the_lock_comes_when_the_reader_has_done_what_is_ordered_before_it() -> None:
+def test_a_lock_is_granted_once_the_reader_has_processed_what_precedes_it() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
         seen: list[object] = []
         acquiring = asyncio.create_task(a.lock(2).acquire())
@@ -359,7 +359,7 @@ def test_a_former_reader_may_acquire() -> None:
     play(story, read_too=False)
 
 
-def test_a_release_comes_after_what_was_multicast_before() -> None:
+def test_a_release_follows_what_was_multicast_before() -> None:
     async def story(order: Order, a: Group, b: Group) -> None:
         async with a.lock(2):
             for _ in range(3):

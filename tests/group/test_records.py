@@ -1,4 +1,4 @@
-"""What a core makes safe reaches its next life: from a file, or within one process from memory."""
+"""What a core persists reaches its next incarnation: from a file, or in one process from memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 
 class Keeper(Flood):
-    """Makes each message safe before it says it, and notes how its lives begin."""
+    """Persists each message before it sends it, and records how its incarnations begin."""
 
     beginnings: list[list[Event]] = []
 
@@ -47,7 +47,7 @@ def beginnings() -> Iterator[list[list[Event]]]:
 
 
 def lived(*lives: list[bytes], stable: str = "") -> dict[str, int]:
-    """A member that says so much in each of its lives and fails after it; its counters."""
+    """A member that sends so much in each incarnation and fails after it; its counters."""
 
     async def story() -> dict[str, int]:
         place = [f"127.0.0.1:{free_port()}"]
@@ -90,7 +90,7 @@ def test_another_group_object_remembers_nothing_of_it(beginnings: list[list[Even
     assert beginnings[2] == [Join()]
 
 
-def test_with_a_file_all_records_come_from_it_and_once(
+def test_with_a_file_all_records_are_read_from_it_once(
     beginnings: list[list[Event]], tmp_path: Path
 ) -> None:
     said = [b"%d" % n for n in range(RECORDS_COUNT_MAX + 10)]

@@ -1,4 +1,4 @@
-"""A member that is stopped comes back by itself, and the application is told what lies between."""
+"""A member that is stopped rejoins by itself, and the application learns what it missed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def message(number: int, sender: Member = A, seq: int | None = None) -> Message:
     return Message(sender, b"%d" % number, number, "v", seq, Service.AGREED)
 
 
-# -- what was said in vain ------------------------------------------------------------------------
+# -- lost messages --------------------------------------------------------------------------------
 
 
 @given(
@@ -94,7 +94,7 @@ def test_a_rejoin_reports_the_reason_what_was_missed_and_what_was_lost() -> None
     again = rejoin_policy.arrived(B, VIEW, 2.0)
     assert again == unisono.Rejoined("why", B, Cause.EXCLUDED, range(6, 10), (b"2",))
     rejoin_policy.begin(B)
-    assert rejoin_policy.arrived(B, VIEW, 3.0) is None, "told once"
+    assert rejoin_policy.arrived(B, VIEW, 3.0) is None, "reported once"
 
 
 @pytest.mark.parametrize(("place", "seq"), [(None, 9), (5, None), (12, 9)])
@@ -109,11 +109,11 @@ def test_what_is_unknown_is_not_reported(place: int | None, seq: int | None) -> 
 
 
 @pytest.mark.parametrize("cause", sorted(FINAL, key=str))
-def test_where_the_application_must_decide_nobody_comes_back(cause: Cause) -> None:
+def test_where_the_application_must_decide_no_member_rejoins(cause: Cause) -> None:
     assert not ended(RejoinPolicy("a", rejoin=True, founds=True), cause)
 
 
-def test_who_is_refused_by_those_it_was_never_with_does_not_insist() -> None:
+def test_a_member_refused_at_its_first_join_does_not_retry() -> None:
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     assert not rejoin_policy.comes_back("why", Cause.REFUSED, None, silent=True)
     assert not rejoin_policy.comes_back("why", Cause.REFUSED, ALONE, silent=True)
@@ -141,7 +141,7 @@ def test_pauses_grow_and_returns_are_bounded_until_a_life_has_lasted() -> None:
     assert ended(rejoin_policy) and rejoin_policy.next_pause_s() == PAUSE_S
 
 
-def test_who_gave_up_does_not_come_back() -> None:
+def test_a_member_that_gave_up_does_not_rejoin() -> None:
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     rejoin_policy.give_up()
     assert not ended(rejoin_policy)

@@ -1,4 +1,4 @@
-"""A replayable group on real sockets: the same places for all, rows once, and the past recalled."""
+"""A replayable group on real sockets: the same offsets for all, rows once, recalls of the past."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_members_and_joiners_count_alike_and_receive_rows_once() -> None:
             await a.multicast_rows("q", 0, 1, 0, [b"r0", b"r1"])
             await ra.upto(4)
             async with joining(port, "c") as c, reading(c) as (rc,):
-                # A task is retried elsewhere, and says all again.
+                # A task is retried elsewhere, and sends all again.
                 await b.multicast_rows("q", 0, 1, 0, [b"r0", b"r1", b"r2"])
                 await ra.upto(5)
                 await c.multicast(b"z")
@@ -130,7 +130,7 @@ def test_a_requester_that_is_gone_is_sent_no_more() -> None:
             gone = a.me._replace(name="gone")
             for who in (gone, a.me):
                 recalls.deliver(RecallChoice(1, who, str(b.me), 1, 200))
-            # Who asks again has given up what it asked before.
+            # A new recall replaces the former.
             recalls.deliver(RecallChoice(2, a.me, str(b.me), 199, 200))
             while recalls._answers:
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Sealed groups on real sockets: members with the key are one group, others are told."""
+"""Sealed groups on real sockets: members with the key are one group, others are refused."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_nothing_of_a_message_is_seen_on_the_wire_and_nothing_forged_is_believed
         ({"key": KEY}, {"key": OTHER_KEY}, "not in this keyring: install it"),
     ],
 )
-def test_one_with_another_key_founds_no_second_group_and_is_told(
+def test_a_member_with_another_key_founds_no_second_group_and_is_stopped(
     inside: dict[str, Any], outside: dict[str, Any], told: str
 ) -> None:
     async def story() -> None:
@@ -169,7 +169,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
     waiting.run_story(story())
 
 
-def test_who_leaves_the_machine_without_a_key_is_warned_once(
+def test_sending_beyond_the_machine_without_a_key_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story() -> None:

@@ -196,7 +196,7 @@ def test_the_session_s_limits_are_the_group_s() -> None:
     run_story(story())
 
 
-def test_state_that_comes_in_the_middle_stays_in_its_place() -> None:
+def test_a_state_in_the_middle_keeps_its_place_in_the_stream() -> None:
     async def story() -> None:
         echoes, restored = Echoes(), []
         group = Group(Config(group="g"), echoes, lambda: b"", restored.append)

@@ -1,4 +1,4 @@
-"""Slow readers, and state handed over at its place in the stream."""
+"""Slow readers, and state transfer at its place in the stream."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_marks_are_acted_on_when_the_reader_gets_there() -> None:
     asyncio.run(story())
 
 
-def test_an_end_comes_after_what_is_queued() -> None:
+def test_the_end_follows_what_is_queued() -> None:
     async def story() -> None:
         stream = Stream("block", 100, 1000, lambda on: None, lambda reason: None)
         stream.extend(said(1))
@@ -216,7 +216,7 @@ def test_a_joiner_is_handed_the_state_at_its_place() -> None:
             async with joining(port, "b", snapshot=lambda: b"", restore=adopt) as b:
                 while len(a.members) < 2:
                     await asyncio.sleep(0.001)
-                assert not mine, "the mark waits behind three messages nobody has read"
+                assert not mine, "the mark waits behind three unread messages"
                 readers = [asyncio.create_task(follow(a, mine))]
                 readers.append(asyncio.create_task(follow(b, theirs)))
                 while theirs != [b"1", b"2", b"3"]:

@@ -1,4 +1,4 @@
-"""The log keeps what was appended, at its place, and says what it does not have."""
+"""The log keeps what was appended, at its offset, and reports what it lacks."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_another_process_reads_while_it_is_written_and_killed(tmp_path: Path) ->
     told = max([told, *map(int, writer.stdout.read().split())])
     writer.wait()
     with Log(tmp_path) as log:
-        assert log.end >= told, "what was said to be durable is there"
+        assert log.end >= told, "what was reported durable is there"
         assert log.meta("upto") == str(log.end), "a batch and what is known of it are one"
         assert not log.holes()
         assert firsts(tmp_path) == list(range(1, log.end + 1))

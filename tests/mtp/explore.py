@@ -76,7 +76,9 @@ def told(verdict: Verdict) -> str:
     if verdict.broken:
         return f"broken: {verdict.broken}"
     fewest = [f"{verdict.least_failed(w)} ({w})" for w in sorted({r.why for r in verdict.rejoins})]
-    return f"holds; rejoins from {', '.join(fewest)}" if fewest else "holds; nobody has to rejoin"
+    return (
+        f"holds; rejoins from {', '.join(fewest)}" if fewest else "holds; no member has to rejoin"
+    )
 
 
 def main() -> int:

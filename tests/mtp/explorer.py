@@ -49,14 +49,14 @@ class Verdict:
     rejoins: dict[Rejoin, str] = field(default_factory=dict)
     """Why connected members had to rejoin, and the shortest way there."""
     outcomes: set[tuple[object, ...]] = field(default_factory=set)
-    """How it ended: what the master decided, and what those who are up have delivered."""
+    """The outcome: what the master decided, and what the live members have delivered."""
 
     @property
     def law(self) -> str:
         return self.broken.law if self.broken else ""
 
     def least_run(self, why: str = "status") -> int | None:
-        """The fewest holders failed in a row when somebody had to rejoin; None: nobody had to."""
+        """The fewest holders failed in a row when a member had to rejoin; None: none had to."""
         return min((r.run for r in self.rejoins if r.why == why), default=None)
 
     def least_failed(self, why: str = "status") -> int | None:

@@ -51,7 +51,7 @@ class Laws:
             self._broken("AB-2", "of a connected producer was rejected", lost)
         if lost:
             after = said & desk.accepted & -(lost & -lost)
-            self._broken("FIFO", "is accepted, and what was said before it rejected", after)
+            self._broken("FIFO", "is accepted, and an earlier message rejected", after)
         theirs = {packets[at].ordinal for at in bits(desk.kept)}
         given = sum(1 << number for number, _ in me.told)
         changed = sum(1 << number for number, ordinal in me.told if ordinal not in theirs)
@@ -76,7 +76,7 @@ class Laws:
             raise Broken(law, f"{' '.join(map(str, bits(numbers)))} {why}")
 
     def at_rest(self, state: State) -> None:
-        """Raises when nothing more happens without a fault, and somebody still waits (AB-2)."""
+        """Raises when nothing more happens without a fault, and a member still waits (AB-2)."""
         if "AB-2" in self._unchecked:
             return
         desk = self.web.desks[state[0]]
@@ -84,11 +84,11 @@ class Laws:
         for row in state[HEAD:]:
             me = self.web.members[row]
             if me.life == CUT:
-                raise Broken("AB-2", "a member is never told that it was cut off")
+                raise Broken("AB-2", "a member never learns that it was cut off")
             if me.life != UP:
                 continue
             if me.left or me.stage not in (IDLE, ASKED):
-                raise Broken("AB-2", "a connected producer cannot send what it has to say")
+                raise Broken("AB-2", "a connected producer cannot send its messages")
             given = sum(1 << number for number, _ in me.told)
             lacking = desk.accepted & ~given & -(1 << me.first)
             self._broken("AB-2", "is never delivered at a connected member", lacking)

@@ -113,13 +113,13 @@ class Moves(Rows):
         return self._put(state, i, "hear", at, lambda me: self.parts.learn(me, number, last))
 
     def _gossip(self, state: State, i: int, at: int) -> State:
-        """A member hears another's header; `at` is the other's place."""
+        """A member receives another's header; `at` is the other's place."""
         other = self.members[state[HEAD + at]]
         next_in = self.parts.consumers.thaw(other.consumer).next_in
         return self._told(state, i, self.known(next_in, other.accepted, other.rejected))
 
     def _be_told(self, state: State, i: int, at: int) -> State:
-        """The master is asked for the status that a member lacks, and tells it."""
+        """The master is asked for the status that a member lacks, and answers."""
         desk, number = self.desks[state[0]], self.view(state[HEAD + i]).next_out
         return self._told(state, i, self.known(number + self.case.t, desk.accepted, desk.rejected))
 
@@ -184,11 +184,11 @@ class Moves(Rows):
         )
 
     def _decide(self, state: State, desk_row: int) -> State:
-        """The master has decided: those who hear of it at once do."""
+        """The master has decided: the members that learn it at once do."""
         before, desk = self.desks[state[0]], self.desks[desk_row]
         state = self._bury((desk_row, *state[1:]))
         if self.case.reduce and self.case.by_master and self.case.in_order:
-            kept = desk.kept  # nobody needs the producer for these any more
+            kept = desk.kept  # no longer needed of the producer
             for i, row in enumerate(state[HEAD:]):
                 if self.members[row].sent & kept:
                     state = self._put(

@@ -109,7 +109,7 @@ class MendedMaster(PrintedMaster):
 
 
 class Overwrites(Consumer):
-    """Takes whatever status comes, as Figure 3 does: a late packet may still say pending."""
+    """Takes any status, as Figure 3 does: a late packet may still have pending."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class LearnsFromTwo(Consumer):
 
 
 class WaitsTooLong(Consumer):
-    """Thinks that one more status is told than is."""
+    """Takes a header for one status longer than it is."""
 
     __slots__ = ()
 
@@ -190,7 +190,7 @@ class WaitsTooLong(Consumer):
 
 
 class RejoinsTooSoon(Consumer):
-    """Thinks that one status less is told than is."""
+    """Takes a header for one status shorter than it is."""
 
     __slots__ = ()
 

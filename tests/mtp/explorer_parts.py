@@ -45,10 +45,10 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """What is explored: who says how much, what may go wrong and how often, and by which rules."""
+    """What is explored: messages of each member, faults and how often, and by which rules."""
 
     messages: tuple[int, ...] = (2, 1)
-    """How many each member has to say."""
+    """How many each member sends."""
     t: int = 2
     t_cur: int = 0
     """Tokens that may be out, if fewer than t."""
@@ -64,17 +64,17 @@ class Case:
     hear: bool = True
     """Empty packets also reach a member at once, whenever they are news to it."""
     heard: tuple[MessageStatus, ...] = ()
-    """Decisions that all connected members hear of before anything else happens."""
+    """Decisions that all connected members learn before anything else happens."""
     gossip: bool = False
-    """Members' headers tell others what they know, whenever it is news."""
+    """Members' headers pass on what they know, whenever it is news."""
     tells: bool = False
-    """The master, asked for a status that its packets no longer carry, tells it."""
+    """The master, asked for a status that its packets no longer carry, answers."""
     by_master: bool = True
     """The master repairs what it accepted; the paper leaves that to the producer alone."""
     in_order: bool = True
     """The master takes a producer's messages in the producer's order."""
     hasty: bool = False
-    """Rejoin as soon as Figure 3 says so, though a packet that tells may still be had."""
+    """Rejoin as soon as Figure 3 requires it, though a packet with the status may still arrive."""
     reduce: bool = True
     """Fuse and forget what the laws cannot see; see docs/SIMULATION.md."""
     shift: int = 0
@@ -94,7 +94,7 @@ class Packet(NamedTuple):
     """What is on the way: a message with its token's header, or the master's empty packet."""
 
     ordinal: int
-    """Which grant it belongs to, so that two messages of one number are told apart; 0: empty."""
+    """Which grant it belongs to, so that two messages of one number are distinguished; 0: empty."""
     number: int
     last: tuple[MessageStatus, ...]
 
@@ -152,7 +152,7 @@ class Member(NamedTuple):
     producer: Frozen
     consumer: Frozen
     left: int
-    """Messages it has still to say."""
+    """Messages it has yet to send."""
     stage: int
     life: int = UP
     lives: int = 1
@@ -351,13 +351,13 @@ class Parts:
         return me._replace(inbox=me.inbox & ~self.stale(me)) if self.case.reduce else me
 
     def stale(self, me: Member) -> int:
-        """Packets that can tell a member nothing any more: they speak of what it has passed."""
+        """Packets with no news for a member: they concern what it has passed."""
         passed = self.consumers.thaw(me.consumer).next_out - 1
         slots = ((at, self.packets[at].number - 1 + self.carries(at)) for at in bits(me.inbox))
         return sum(1 << at for at, slot in slots if slot <= passed)
 
     def carries(self, at: int) -> int:
-        """One for a packet with data: it also speaks of its own message."""
+        """One for a packet with data: it also concerns its own message."""
         return 1 - self.case.shift if self.packets[at].ordinal else 0
 
     def consume(self, me: Member, otherwise: DataStatus = DataStatus.COMING) -> Member | None:
@@ -397,7 +397,7 @@ class Parts:
             self._broken("L3", f"{number} is delivered, and {missing} was not, nor rejected")
 
     def _settle(self, me: Member) -> Member:
-        """Our producer hears what became of its messages."""
+        """Our producer learns the statuses of its messages."""
         producer: Producer[int] = self.producers.thaw(me.producer)
         if not producer.flights:
             return me
@@ -412,7 +412,7 @@ class Parts:
         told = [(batch, ACCEPTED) for batch in accepted] + [(b, REJECTED) for b in rejected]
         for batch, its in told:
             if before.pop(batch, None) is not its:
-                self._broken("L2", f"a producer hears a wrong status of its message {batch}")
+                self._broken("L2", f"a producer learns a wrong status of its message {batch}")
         if set(before) != {batch for _, batch in producer.flights}:
             self._broken("L1", "a producer forgets a message")
         return me._replace(producer=self.producers.freeze(producer))

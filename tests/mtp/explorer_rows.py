@@ -32,9 +32,9 @@ class View(NamedTuple):
     wanted: tuple[int, ...]
     """Numbers that it knows of, not rejected, without data."""
     stuck: str
-    """What it has to do without when nobody can tell: a `status`, `data`, or nothing."""
+    """What it lacks when no other can supply it: a `status`, `data`, or nothing."""
     gives_up: Next
-    """What it does then: Figure 3 says rejoin."""
+    """What it does then: by Figure 3 it rejoins."""
     takes: bool
     """Whether its client can take, or skip, the next message now."""
 
@@ -125,7 +125,7 @@ class Rows:
         return self._news[desk]
 
     def known(self, at: int, accepted: int, rejected: int) -> int:
-        """An empty packet that tells, of the t messages before number `at`, what is known."""
+        """An empty packet with what is known of the t messages before number `at`."""
         last = tuple(
             ACCEPTED if accepted >> n & 1 else REJECTED if rejected >> n & 1 else PENDING
             for n in (max(at - k, 0) for k in range(1, self.case.t + 1))

@@ -1,4 +1,4 @@
-"""Tells the way to a state, action by action, with the members by name."""
+"""Describes the path to a state, action by action, with the members by name."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Story:
         ) + self._others(before, after, i)
 
     def _header(self, at: int) -> str:
-        """A packet's number, and what it says of those before it."""
+        """A packet's number, and its statuses of those before it."""
         packet = self.web.parts.packets[at]
         said = [
             f"{packet.number - k} {MessageStatus(its).name.lower()}"
@@ -145,7 +145,7 @@ class Story:
         return int(self.web.parts.consumers.thaw(me.consumer).next_out)
 
     def _others(self, before: State, after: State, but: int) -> str:
-        """What the rest heard of at once."""
+        """What the others learned at once."""
         said = []
         for i, (row, then) in enumerate(zip(before[HEAD:], after[HEAD:], strict=True)):
             did = self._did(self.web.members[row], self.web.members[then])

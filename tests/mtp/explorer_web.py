@@ -27,7 +27,7 @@ from unisono.protocols.mtp.agreement import PENDING, Next
 
 
 class Web(Moves):
-    """Says of each state what may follow."""
+    """The actions that may follow each state."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)

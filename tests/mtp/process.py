@@ -1,7 +1,7 @@
-"""A member of a web as a process of its own, and the hold that a test has on it.
+"""A member of a web as a process of its own, and a test's handle on it.
 
 Its state is the count of messages and a running hash over all of them, so that two members that
-were given the same state and heard the same messages after it tell the same digests.
+were given the same state and delivered the same messages after it report the same digests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGE_BYTES_MAX = 1 << 20
 
 
 class Ledger:
-    """The application: what it was told so far, and a ballast that makes its state large."""
+    """The application: what it delivered so far, and a ballast that makes its state large."""
 
     def __init__(self, ballast_bytes: int) -> None:
         self.count = 0
@@ -76,12 +76,12 @@ def payloads(seed: int, large_every: int, bytes_max: int) -> Iterator[bytes]:
 
 
 class Playing:
-    """One member at work, as its orders say:
+    """One member at work, by its orders:
 
     - `join`: the keywords of `join`;
-    - `talks`: say messages until told to be silent;
+    - `talks`: send messages until `hush`;
     - `bytes_max`, `large_every`, `batch`, `pause_s`: their sizes, how many at once, how often;
-    - `every`: tell a digest after so many messages;
+    - `every`: report a digest after so many messages;
     - `nap_s`, `blocks`: sleep so long after each message, and whether the loop sleeps too;
     - `ballast_bytes`: make the state so large.
     """
@@ -154,7 +154,7 @@ class Playing:
             tell("refused", why=str(error))
 
     async def obey(self) -> None:
-        """Until standard input says `leave`, or ends."""
+        """Until `leave` on standard input, or its end."""
         loop = asyncio.get_running_loop()
         while True:
             word = (await loop.run_in_executor(None, sys.stdin.readline)).strip()
@@ -208,7 +208,7 @@ class Process(Module):
 
     @property
     def count(self) -> int:
-        """Messages that it has heard at least."""
+        """Messages that it has delivered at least."""
         return max(self.digests, default=0)
 
     def leave(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A lossy router before thirty members: how many of them ask for what all have missed?
+"""A lossy router before thirty members: how many of them request what all have missed?
 
 `python -m tests.mtp.storm` prints the table of docs/PROTOCOLS.md.
 """
@@ -20,7 +20,7 @@ from unisono.trace.history import History
 
 BEHIND: Final = 30
 OUTSIDE: Final = 2
-"""The master, and one more: both speak."""
+"""The master, and one more: both send."""
 MESSAGES: Final = 200
 OCTETS: Final = 4_000
 """Of a message, in four packets."""
@@ -47,7 +47,7 @@ class Tally:
     """What they asked for."""
     repairs: int
     mean_ms: int
-    """From when a message was said until the last member had it."""
+    """From when a message was sent until the last member had it."""
     worst_ms: int
     delivered: int
     stopped: int
@@ -62,7 +62,7 @@ class Tally:
 
 
 class Storm(World):
-    """Those outside speak in turns, those behind the router listen."""
+    """Those before the router send in turns, those behind it receive."""
 
     def _plan_bursts(self, node: Node) -> None:
         if node.index < OUTSIDE:

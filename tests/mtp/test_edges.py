@@ -81,7 +81,7 @@ def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
 @pytest.mark.rule("MTP-19")
 def test_a_new_coordinator_asks_for_the_statuses_it_lacks() -> None:
     """It is more than the council's tail behind, and a rejected number breaks the chain of
-    statuses that repaired messages tell."""
+    statuses that repaired messages carry."""
     room = together("a", "b", "c", "d", "e", masters=3, tokens=1)
     room.obey("\n".join(f"lose 9999 e > {name} data" for name in "abcd"))
     room.obey("split a b d e | c")
@@ -137,8 +137,8 @@ def test_joiners_of_one_burst_are_judged_together() -> None:
 
 
 @pytest.mark.rule("MTP-15")
-def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
-    """The packet by which a joiner says that it has all may be lost."""
+def test_a_state_that_is_no_longer_requested_is_freed() -> None:
+    """The packet by which a joiner reports that it has all may be lost."""
     room = Room()
     room.obey("start mtp a b c state=1\njoin a\nadvance 1000ms\nsay a hello\nadvance 50ms\njoin b")
     for _ in range(3000):
@@ -152,7 +152,7 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
 
 
 @pytest.mark.rule("MTP-15")
-def test_an_old_question_for_the_state_expels_nobody() -> None:
+def test_a_late_state_request_expels_no_member() -> None:
     """Packets overtake each other: the question may come after the word that all is here."""
     room = Room()
     room.obey("start mtp a b c state=1\njoin a\nadvance 1000ms\njoin b\nadvance 1000ms")
@@ -163,7 +163,7 @@ def test_an_old_question_for_the_state_expels_nobody() -> None:
 
 
 @pytest.mark.rule("MTP-15")
-def test_a_suspended_machine_goes_on_handing_over_the_state() -> None:
+def test_a_resumed_machine_continues_the_state_transfer() -> None:
     """Neither waited for the other: both were away."""
     room = Room()
     room.obey("start mtp a b state=1\njoin a\nadvance 1000ms\nsay a hello\nadvance 50ms\njoin b")
@@ -176,7 +176,7 @@ def test_a_suspended_machine_goes_on_handing_over_the_state() -> None:
 
 
 @pytest.mark.rule("MTP-19")
-def test_the_last_of_several_masters_is_told_when_the_others_have_left() -> None:
+def test_the_last_of_several_masters_learns_that_the_others_have_left() -> None:
     room = together("a", "b", "c", "d", masters=3)
     room.obey("leave a\nadvance 3000ms\nleave b\nadvance 1000ms")
     said = room.obey("advance 3000ms")

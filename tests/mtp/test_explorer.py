@@ -1,6 +1,6 @@
 """Every interleaving of small webs keeps the paper's laws, and planted bugs do not.
 
-The larger webs are walked by `make explore`; docs/SIMULATION.md says what is explored and how.
+The larger webs are walked by `make explore`; docs/SIMULATION.md describes what is explored and how.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def walk(**how: Any) -> Verdict:
 
 
 class LongMemory(Master[int]):
-    """A master that remembers more than its tokens tell, as the core's does."""
+    """A master that remembers more than its headers carry, as the core's does."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class LongMemory(Master[int]):
         pytest.param({"messages": (2, 2), "t": 1, "losses": 1}, id="four messages", marks=SLOW),
         pytest.param({"messages": (1, 1, 1), "t": 1, "losses": 0}, id="three members", marks=SLOW),
         pytest.param({"t": 1, "by_master": False}, id="only producers repair"),
-        pytest.param({"t": 1, "hasty": True}, id="rejoining as soon as Figure 3 says"),
+        pytest.param({"t": 1, "hasty": True}, id="rejoining as soon as in Figure 3"),
         pytest.param({"t": 1, "tells": True}, id="a master that can be asked for a status"),
         pytest.param({"t": 1, "losses": 1, "master": LongMemory}, id="a master that remembers"),
     ],
@@ -78,7 +78,7 @@ def test_t_tokens_are_out_at_most_and_may_be(t: int) -> None:
     assert verdict.tokens_out == t
 
 
-# [MTP-7] What failures do to the others. `heard` are decisions that all hear of before the next.
+# [MTP-7] What failures do to the others. `heard` are decisions that all learn before the next.
 
 
 @pytest.mark.rule("MTP-7")
@@ -95,8 +95,8 @@ def test_t_failures_in_a_row_are_borne_and_one_more_forces_a_rejoin(t: int, loss
 
 @pytest.mark.rule("MTP-7")
 @pytest.mark.parametrize("t", [1, 2])
-def test_t_failures_force_a_rejoin_when_nobody_heard_what_was_accepted_before(t: int) -> None:
-    """The appendix has it so (f ≥ t), the text says t + 1: the master must speak up in time."""
+def test_t_failures_force_a_rejoin_when_no_member_learned_the_earlier_decision(t: int) -> None:
+    """The appendix has f ≥ t, the text t + 1: the master must advertise in time."""
     silent = walk(messages=(1,) * (t + 2), t=t, t_cur=1, crashes=t, losses=0, hear=False)
     assert silent.least_run() == t
     assert not silent.broken
@@ -104,7 +104,7 @@ def test_t_failures_force_a_rejoin_when_nobody_heard_what_was_accepted_before(t:
 
 @pytest.mark.rule("MTP-7")
 def test_with_several_tokens_out_one_failure_may_force_a_rejoin_from_a_silent_master() -> None:
-    """While 1 is pending, t - 1 more are granted: only the one after those tells of it."""
+    """While 1 is pending, t - 1 more are granted: only the one after those carries its status."""
     silent = walk(messages=(2, 2), t=2, crashes=1, losses=0, hear=False)
     print(silent.rejoins[Rejoin("status", 1, 1)])
     assert silent.least_failed() == 1
@@ -123,11 +123,11 @@ def test_with_several_tokens_out_failures_need_not_be_in_a_row() -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param({"hear": False, "heard": (ACCEPTED, REJECTED)}, id="all hear each decision"),
+        pytest.param({"hear": False, "heard": (ACCEPTED, REJECTED)}, id="all learn each decision"),
         pytest.param({"tells": True}, id="the master can be asked"),
     ],
 )
-def test_nobody_has_to_rejoin_when_the_master_speaks_in_time(how: dict[str, Any]) -> None:
+def test_no_member_has_to_rejoin_when_the_master_advertises_in_time(how: dict[str, Any]) -> None:
     for messages, t in (((1, 1, 1), 1), ((2, 1), 2)):
         verdict = walk(messages=messages, t=t, crashes=len(messages) - 1, losses=0, **how)
         assert not verdict.broken
@@ -230,7 +230,7 @@ def test_figure_1_as_printed_accepts_another_message_than_it_has_seen() -> None:
 
 @pytest.mark.catches("AB-2")
 def test_figure_3_as_printed_never_learns_the_latest_status() -> None:
-    """With k from 2 an empty packet cannot tell of the message before it; nor t = 1 of any."""
+    """With k from 2 an empty packet cannot carry the status before it; nor with t = 1 any."""
     figures = {"master": planted.MendedMaster, "consumer": planted.PrintedConsumer}
     assert walk(**PRINTED, **figures).law == "AB-2"
     assert walk(t=2, losses=0, consumer=planted.PrintedConsumer).law == "AB-2"
@@ -273,7 +273,7 @@ def test_a_walk_that_grows_too_large_is_given_up() -> None:
         explore(Case(), 100)
 
 
-def test_a_story_is_told_by_name() -> None:
+def test_a_counterexample_names_its_members() -> None:
     story = walk(**LOSSY, consumer=planted.DeliversThePending).story.splitlines()
     assert [" ".join(line.split()) for line in story] == [
         "1 the master grants 1 (nothing before it) to a",

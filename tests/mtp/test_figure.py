@@ -12,11 +12,9 @@ from unisono.protocols.mtp.figure import FIGURE
 from unisono.sim.plan import Plan
 from unisono.spec import ProtocolSpec
 
-LEADS_NOBODY = (
-    "who catches up leads nobody: only a member stands, and only a leader is spoken to so"
-)
+LEADS_NOBODY = "a joiner that catches up does not lead: only a leader gets it"
 UNWALKED = {
-    "CATCHING_UP --Grant/use_token--> CATCHING_UP": "who catches up has not asked for a token",
+    "CATCHING_UP --Grant/use_token--> CATCHING_UP": "a joiner has not requested a token",
     "CATCHING_UP --Nak/answer_nak--> CATCHING_UP": "seldom: only a coordinator asks another master",
     "CATCHING_UP --Deny/take_denial--> CATCHING_UP": "the master holds all that a joiner lacks",
     "CATCHING_UP --TokenRequest/take_request--> CATCHING_UP": LEADS_NOBODY,

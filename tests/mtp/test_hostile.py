@@ -108,7 +108,7 @@ def events(dice: Random, count: int, forged: bytes) -> list[Event]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "b", "d"])
-def test_hostile_packets_are_counted_and_hurt_nobody(name: str) -> None:
+def test_hostile_packets_are_counted_and_harmless(name: str) -> None:
     """A coordinator, a cohort and a plain member."""
     room, packets = busy_web()
     assert {p[4] for p in packets} >= set(KINDS) - {
@@ -145,7 +145,7 @@ def test_hostile_packets_are_counted_and_hurt_nobody(name: str) -> None:
 
 @pytest.mark.slow
 def test_hostile_packets_do_not_hurt_a_joiner() -> None:
-    """The confirm is the most powerful packet: who forges it lets one in, and crashes nothing."""
+    """The most powerful packet is the confirm: a forged one admits a member, no more."""
     _, packets = busy_web()
     dice = Random(113)
     welcomes = [
@@ -166,7 +166,7 @@ def test_hostile_packets_do_not_hurt_a_joiner() -> None:
         joiner.step(400_000, Leave())
 
 
-def test_a_web_goes_on_after_all_that() -> None:
+def test_a_web_survives_hostile_packets() -> None:
     """What is mangled on the wire has a wrong checksum: nothing of it is believed."""
     room = together("a", "b", "c")
     dice = Random(5)

@@ -1,4 +1,4 @@
-"""The largest message that a group takes goes through; one octet more is refused."""
+"""The largest message that a group takes is delivered; one byte more is refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def say(sender: str, octets: int, masters: int, **join: int) -> dict[str, Any]:
         web[sender].write(f"say {octets + 1}")
         until(lambda: web[sender].of("refused"), "a refusal")
         (refused,) = web[sender].of("refused")
-        assert all(each.view == [*NAMES] for each in web.values()), "nobody was lost over it"
+        assert all(each.view == [*NAMES] for each in web.values()), "no member was lost over it"
         return {"took_s": took_s, "grown": grown, "refused": refused["why"]}
 
 
@@ -51,7 +51,7 @@ def check(told: dict[str, Any], octets: int) -> None:
 
 
 @pytest.mark.parametrize(("sender", "masters"), [("a", 1), ("b", 1), ("b", 3)])
-def test_a_large_message_goes_through_and_one_octet_more_is_refused(
+def test_the_largest_message_is_delivered_and_one_byte_more_is_refused(
     sender: str, masters: int
 ) -> None:
     check(say(sender, 8 * MIB, masters, message_bytes_max=8 * MIB), 8 * MIB)

@@ -1,4 +1,4 @@
-"""A joiner is given a large state while the web talks on, and catches up."""
+"""A joiner gets a large state while the web works, and catches up."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def hand_over(state_bytes: int) -> dict[str, Any]:
 
 
 def during(member: Process, joined: dict[str, Any]) -> list[float]:
-    """The times between digests while somebody joined."""
+    """The times between digests during a join."""
     times = [each["at_s"] for each in member.of("digest")]
     began = joined["at_s"] - joined["took_s"]
     pairs = itertools.pairwise(times)
@@ -77,13 +77,13 @@ def check(told: dict[str, Any], state_bytes: int) -> None:
     for name, octets in told["rss_max"].items():
         copies = 2 if name == "a" else 1  # The master has its own, and what it snapped for others.
         assert octets < copies * state_bytes + EMPTY_BYTES + SPOOL_BYTES_MAX, name
-    assert told["said_meanwhile"] > 100, "the web went on"
+    assert told["said_meanwhile"] > 100, "the web continued"
 
 
-def test_the_web_goes_on_while_a_joiner_is_given_its_state() -> None:
+def test_the_web_continues_while_a_joiner_gets_its_state() -> None:
     check(hand_over(STATE_BYTES), STATE_BYTES)
 
 
 @soak
-def test_it_goes_on_while_hundreds_of_megabytes_are_given() -> None:
+def test_the_web_continues_while_hundreds_of_megabytes_are_transferred() -> None:
     check(hand_over(SOAK_STATE_BYTES), SOAK_STATE_BYTES)

@@ -81,7 +81,7 @@ def test_skipping_what_was_accepted_and_is_not_here(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.catches("agreement")
-def test_guessing_that_what_one_did_not_hear_of_was_rejected(
+def test_treating_an_unknown_status_as_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     due = Consumer.due
@@ -97,7 +97,7 @@ def test_guessing_that_what_one_did_not_hear_of_was_rejected(
 
 
 @pytest.mark.catches("validity")
-def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_sending_rejected_messages_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settle = SendQueue.settle
 
     def resigned(self: Any) -> None:
@@ -233,7 +233,7 @@ def test_a_joiner_that_counts_places_one_ahead(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.catches("causal")
-def test_a_member_that_hears_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_receives_the_last_packet_first(monkeypatch: pytest.MonkeyPatch) -> None:
     deliver = Ordering.deliver
 
     def reversed_(self: Any, apply_change: Any, out: list[Effect]) -> None:
@@ -282,7 +282,7 @@ def test_never_giving_up_a_holder_that_died(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.catches("progress")
-def test_a_master_that_says_nothing_in_slow_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_master_that_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "advertise", lambda self, out: None)
     assert "progress" in laws_broken("mild", "progress")
 
@@ -301,7 +301,7 @@ def test_taking_over_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "prefix" in laws_broken("partition", "prefix", first=19, masters=3)
 
 
-# -- stories that chaos seldom tells ------------------------------------------------------------
+# -- scenarios that chaos seldom reaches ---------------------------------------------------------
 
 JUDGED = "check prefix total_order fifo virtual_synchrony"
 
@@ -312,21 +312,21 @@ def broken_in(room: Room) -> set[str]:
 
 
 def gathered() -> Room:
-    """Three masters and two more. All have heard a first message: from it on they compare."""
+    """Three masters and two more. All have delivered a first message: from it on they compare."""
     room = together("a", "b", "c", "d", "e", masters=3)
     room.obey("say e first\nadvance 30ms")
     return room
 
 
 def cut_apart(room: Room | None = None) -> Room:
-    """The coordinator is cut off with d, who speaks; so does e, with the other masters."""
+    """The coordinator is cut off with d, which sends; so does e, with the other masters."""
     room = room or gathered()
     room.obey("split a d | b c e\nsay d lonely\nsay e many\nadvance 3000ms")
     return room
 
 
 def half_told() -> Room:
-    """a and c have decided, b has not heard of it; a dies, and the producer. Then e speaks."""
+    """a and c have decided, b has not learned it; a dies, and the producer. Then e sends."""
     room = gathered()
     for name in "debc":
         room.obey(f"lose 999 a > {name} empty")
@@ -336,7 +336,7 @@ def half_told() -> Room:
 
 
 def two_sides() -> Room:
-    """a and b do not hear each other, c hears both, and b takes over with c's support."""
+    """a and b do not receive each other, c receives both, and b takes over with c's support."""
     room = gathered()
     room.obey("cut a > b\nadvance 1200ms\nsplit a d | b e\nadvance 250ms\nsay d left\nsay e right")
     room.obey("advance 300ms")

@@ -1,4 +1,4 @@
-"""Producers that are faster than the slowest reader: memory is bounded, nobody is expelled, and the
+"""Producers that are faster than the slowest reader: memory is bounded, none is expelled, and the
 reader sets the pace."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def overload(seconds: float, blocks: bool) -> dict[str, Any]:
         middle = sampled_once_steady(web, seconds / 2)
         time.sleep(seconds / 2)
         end = sampled(web)
-        assert all(each.view == [*NAMES] for each in web.values()), "nobody is expelled"
+        assert all(each.view == [*NAMES] for each in web.values()), "no member is expelled"
         assert not any(each.of("stopped") for each in web.values())
         grown = {name: end[name]["rss_max"] - web[name].of("joined")[0]["rss"] for name in NAMES}
         read = end["c"]["count"] - middle["c"]["count"]

@@ -187,7 +187,7 @@ changes = st.builds(
 
 
 def same(content: Content, batch: Batch) -> bool:
-    """Whether the same is said, however it lies."""
+    """Whether both hold the same messages, in whatever form."""
     assert type(content) is type(batch)
     told = [(b.first, payloads_of(b), services_of(b)) for b in (content, batch)]
     return told[0] == told[1]
@@ -227,7 +227,7 @@ parts = st.lists(
 
 
 @given(parts)
-def test_what_was_said_is_in_the_form_that_takes_less(
+def test_a_batch_has_the_smaller_of_its_two_forms(
     drawn: list[tuple[list[bytes], bool, int]],
 ) -> None:
     parts, said = [], []
@@ -253,8 +253,8 @@ def test_what_was_said_is_in_the_form_that_takes_less(
         [(2, 2**31, 4)],
     ],
 )
-def test_a_table_that_nobody_writes_is_malformed(rows: list[tuple[int, int, int]]) -> None:
-    """Messages of no octets cost no octets: a small packet could otherwise say billions."""
+def test_a_table_that_no_member_writes_is_malformed(rows: list[tuple[int, int, int]]) -> None:
+    """Empty messages take no bytes: a small packet could otherwise hold billions."""
     front = encode(BatchHead(Form.BATCH, 1, tuple(v for row in rows for v in row)))
     for reading in (read_content, head_of):
         with pytest.raises(BadPacket, match="malformed"):

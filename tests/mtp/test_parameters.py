@@ -119,7 +119,9 @@ def test_what_was_measured_can_be_set(round_trip: int, rate: int, dally: int) ->
         ({"unicast": 2}, "unicast must be 0 to 1"),
     ],
 )
-def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
+def test_options_out_of_bounds_are_refused_with_the_range(
+    options: dict[str, int], words: str
+) -> None:
     with pytest.raises(Misuse, match=words):
         Parameters.of(options)
 
@@ -131,7 +133,7 @@ def test_the_defaults_are_a_setting() -> None:
 
 
 @pytest.mark.rule("MTP-1")
-def test_who_is_master_is_said_beforehand() -> None:
+def test_the_masters_are_configured() -> None:
     assign_roles = spec("mtp").assign_roles
     assert [assign_roles(index, 4, {})["master"] for index in range(4)] == [1, 0, 0, 0]
     assert [assign_roles(index, 5, {"masters": 3})["master"] for index in range(5)] == [

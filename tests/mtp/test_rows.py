@@ -1,4 +1,4 @@
-"""Packets of a burst are sealed and heard together, and it is as if each had come alone."""
+"""Packets of a burst are sealed and received together, as if each had arrived alone."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ bodies = st.tuples(
 
 @given(st.lists(bodies, max_size=24), st.booleans(), st.booleans())
 @settings(max_examples=300)
-def test_a_burst_is_heard_as_its_packets_would_be(
+def test_a_burst_is_received_as_its_packets_would_be(
     told: list[tuple[bytes, int, int, bool]], in_order: bool, short: bool
 ) -> None:
     if in_order:
@@ -230,7 +230,7 @@ def test_a_very_large_message_is_set_apart_and_is_the_same(
 
 
 @pytest.mark.slow
-def test_a_few_seeds_break_no_law_where_packets_come_in_bursts(
+def test_a_few_seeds_break_no_law_where_packets_arrive_in_bursts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The simulated world hands packets over as lists; sockets side by side in one buffer."""
@@ -248,4 +248,4 @@ def test_a_few_seeds_break_no_law_where_packets_come_in_bursts(
     monkeypatch.setattr(PacketCodec, "admit_batch", in_bursts)
     summary = campaign("mtp", range(8), "mild", (3, 7), jobs=1)
     assert not summary.failures, "\n".join(each.replay for each in summary.failures)
-    assert together["rows"] > 100, "else this tells nothing of rows"
+    assert together["rows"] > 100, "else rows are not tested"

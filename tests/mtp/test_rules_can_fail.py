@@ -208,7 +208,7 @@ def half_a_heartbeat(patch: Patch) -> None:
 
 
 def hasty(patch: Patch) -> None:
-    """Delivers what is here, whatever the master has said of it."""
+    """Delivers what is here, whatever the master has decided."""
     due = Consumer.due
 
     def at_once(self: Any, data: Any) -> Next:
@@ -219,17 +219,19 @@ def hasty(patch: Patch) -> None:
 
 
 PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
-    ("MTP-1", web.test_nobody_makes_itself_a_master,
+    ("MTP-1", web.test_no_member_makes_itself_a_master,
      after(Replicas, "__init__", everybody_is_a_master)),
-    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Leaver, "insist")),
+    ("MTP-1", web.test_a_leaving_member_repeats_its_request_until_it_is_removed,
+     without(Leaver, "insist")),
     ("MTP-2", transport.test_packets_of_another_life_of_the_web_are_ignored_and_counted, any_life),
-    ("MTP-3", order.test_a_grant_tells_how_the_last_t_messages_stand, headers_of_the_next_number),
+    ("MTP-3", order.test_a_grant_has_the_statuses_of_the_last_t_messages,
+     headers_of_the_next_number),
     ("MTP-3", order.test_a_grant_names_the_addresses_to_send_to,
      without(Coordinator, "_addresses", lambda self: ())),
     ("MTP-3", order.test_one_that_asks_twice_gets_the_same_token,
      without(TokenMaster, "request", lambda self, key, packet: self.requests.update(
          {key: (packet.request, 1)}))),
-    ("MTP-3", order.test_a_producer_says_again_in_order_what_was_rejected,
+    ("MTP-3", order.test_a_producer_sends_rejected_messages_again_in_order,
      without(Producer, "settled", lambda self, status: ([], []))),
     ("MTP-4", order.test_a_web_has_at_most_t_tokens_out,
      without(Master, "may_grant", lambda self: True)),
@@ -237,7 +239,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(IncomingMessage, "whole", property(lambda self: self.packets > 0))),
     ("MTP-5", order.test_a_message_is_rejected_when_its_sender_is_held_for_failed,
      without(TokenMaster, "reject")),
-    ("MTP-6", order.test_a_late_word_never_undoes_a_status, overwriting),
+    ("MTP-6", order.test_a_late_packet_never_undoes_a_status, overwriting),
     ("MTP-6", order.test_what_was_accepted_and_cannot_be_had_makes_the_member_join_again, guessing),
     ("MTP-7", order.test_t_holders_in_a_row_may_fail_and_one_more_forces_a_rejoin, one_status_less),
     ("MTP-7", order.test_one_more_than_t_makes_a_member_join_again_and_never_differ, guessing),
@@ -247,22 +249,22 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      old_packets),
     ("MTP-10", transport.test_a_producer_sends_at_most_a_window_in_a_heartbeat, no_window),
     ("MTP-10", transport.test_repairs_go_before_new_data_and_count_in_the_window, repairs_last),
-    ("MTP-11", transport.test_a_holder_whose_message_is_not_settled_says_how_far_it_is,
+    ("MTP-11", transport.test_a_holder_whose_message_is_not_settled_reports_how_much_it_sent,
      without(SendQueue, "advertise")),
-    ("MTP-11", transport.test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits,
+    ("MTP-11", transport.test_an_idle_master_advertises_the_statuses_so_that_nothing_waits,
      once_together(transport, without(Coordinator, "advertise"))),
-    ("MTP-12", transport.test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it,
+    ("MTP-12", transport.test_missing_packets_are_requested_by_range_and_sent_to_the_requester,
      without(message_sender, "FEW", 0)),
     ("MTP-12", transport.test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web,
      without(message_sender, "FEW", 99)),
     ("MTP-12", transport.test_a_producer_answers_for_as_long_as_it_retains,
      without(Repair, "forget", lambda self, stable: self._outbound.held.clear())),
-    ("MTP-13", transport.test_who_asks_for_what_is_no_longer_held_is_told_so, no_denials),
-    ("MTP-13", transport.test_who_cannot_do_without_what_is_denied_joins_again,
+    ("MTP-13", transport.test_a_request_for_what_is_no_longer_held_is_denied, no_denials),
+    ("MTP-13", transport.test_a_member_that_needs_what_is_denied_rejoins,
      without(Repair, "take_denial")),
-    ("MTP-14", web.test_a_confirm_tells_the_master_the_life_and_the_first_message,
+    ("MTP-14", web.test_a_confirm_has_the_master_the_incarnation_and_the_first_message,
      once_together(web, first_off_by_one)),
-    ("MTP-14", web.test_who_comes_back_can_tell_whether_it_is_the_same_web,
+    ("MTP-14", web.test_a_returning_member_learns_whether_it_is_the_same_web,
      without(Joiner, "remember")),
     ("MTP-15", web.test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled,
      after(admission.MasterAdmission, "begin_change",
@@ -283,7 +285,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Ordering, "holds", lambda self, value: True)),
     ("MTP-19", council.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
      without(Replicas, "may_stand", lambda self: False)),
-    ("MTP-19", council.test_a_replica_that_restarted_has_no_vote_before_it_was_told,
+    ("MTP-19", council.test_a_restarted_replica_has_no_vote_before_it_is_brought_up_to_date,
      a_vote_for_all),
     ("MTP-20", web.test_all_see_the_same_members_at_the_same_message,
      once_together(web, views_when_they_come)),
@@ -291,7 +293,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(MemberWatch, "_suspected", lambda self, key: False)),
     ("MTP-21", parameters.test_the_model_finds_the_papers_numbers, half_a_heartbeat),
     ("MTP-22", web.test_what_some_have_and_the_master_has_not_is_delivered_by_none, hasty),
-    ("MTP-23", web.test_those_with_the_master_go_on_and_the_others_deliver_no_more,
+    ("MTP-23", web.test_the_part_with_the_master_continues_and_the_other_delivers_no_more,
      once_together(web, without(TokenMaster, "accept"))),
 ]  # fmt: skip
 CASES = [pytest.param(*row, id=f"{row[0]} {row[1].__name__[5:]}") for row in PLANTS]

@@ -1,4 +1,4 @@
-"""What the paper asks of a replicated master [MTP 5.2], and what cut-off and forgetful ones do."""
+"""What the paper asks of a replicated master [MTP 5.2], and what isolated and forgetful ones do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GROUP_LAWS = "check prefix total_order agreement virtual_synchrony fifo"
 
 
 def together(*names: str, **options: int) -> Room:
-    """Three masters, the first of them coordinator, and who else is named."""
+    """Three masters, the first of them coordinator, and those named."""
     return gathered(*names, **{"masters": 3, **options})
 
 
@@ -58,7 +58,7 @@ def test_no_token_is_granted_before_most_replicas_know_of_it() -> None:
     deafen(room, "propose", "a", "b", "c")
     room.obey("say d word\nadvance 100ms")
     assert len(core(room, "a").tokens.machine.holder) == 1, "decided"
-    assert room.of(Grant) == [], "and not told"
+    assert room.of(Grant) == [], "and not shown"
     assert {p.header.next for p in room.of(Empty, "a")} == {core(room, "d").ordering.known_next}
     said = room.obey("heal\nadvance 60ms")
     assert delivered(said) == {name: ["word"] for name in "abcd"}
@@ -92,7 +92,7 @@ def test_what_only_the_dead_coordinator_had_is_rejected_by_the_next() -> None:
         assert number not in core(room, name).ordering.accepted_in(cohort.value), "and not held"
     room.obey("crash a\nheal\nadvance 3000ms")
     said = room.obey("say d word\nadvance 300ms")
-    assert delivered(said) == {name: ["word"] for name in "bcd"}, "nobody waits for what is gone"
+    assert delivered(said) == {name: ["word"] for name in "bcd"}, "what is gone is not waited for"
     room.obey(GROUP_LAWS)
 
 
@@ -105,7 +105,7 @@ def test_one_more_than_half_is_enough_and_one_alone_is_not() -> None:
 
 @pytest.mark.rule("MTP-19")
 def test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted() -> None:
-    """Else all who had it might be gone when the coordinator is."""
+    """Else all that had it might be gone when the coordinator is."""
     room = together("a", "b", "c", "d", "e")
     for name in "bce":
         deafen(room, "data", "d", name)
@@ -142,7 +142,7 @@ def test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web() ->
     said = room.obey("advance 2500ms")
     assert core(room, "b").replicas.leads
     assert core(room, "b").ordering.status(number) is REJECTED
-    assert delivered(said) == {name: ["one", "two", "three"] for name in "bcde"}, "said again"
+    assert delivered(said) == {name: ["one", "two", "three"] for name in "bcde"}, "sent again"
     assert {core(room, name).codec.life for name in "bcde"} == {life}
     assert "stops" not in said
     assert seen(room, "d") == set("bcde")
@@ -154,7 +154,7 @@ def test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web() ->
 
 @pytest.mark.rule("MTP-19")
 def test_what_was_accepted_stays_accepted() -> None:
-    """a has told only one cohort and itself; the other stands first, and learns it."""
+    """a has informed only one cohort and itself; the other stands first, and learns it."""
     room = together("a", "b", "c", "d", "e")
     deafen(room, "propose", "a", "b")
     deafen(room, "empty", "a", "d", "e", "b", "c")
@@ -225,7 +225,7 @@ def test_a_proposal_under_a_lower_ballot_is_refused() -> None:
 
 
 @pytest.mark.rule("MTP-19")
-def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
+def test_the_newest_value_of_the_highest_ballot_is_adopted() -> None:
     room = together("a", "b", "c", "d")
     b = core(room, "b")
     mine = b.replicas.version
@@ -252,7 +252,7 @@ def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
 
 
 def restarted(room: Room, name: str = "c") -> None:
-    """The replica comes back with nothing, and nobody tells it anything."""
+    """The replica comes back with nothing, and is not brought up to date."""
     others = " ".join(other for other in room.actors if other != name)
     room.obey(f"amnesia {name}\nsplit {name} | {others}\njoin {name}")
 
@@ -262,7 +262,7 @@ def from_a(room: Room, kind: PacketKind, packet: Propose | Stand) -> Received:
 
 
 @pytest.mark.rule("MTP-19")
-def test_a_replica_that_restarted_has_no_vote_before_it_was_told() -> None:
+def test_a_restarted_replica_has_no_vote_before_it_is_brought_up_to_date() -> None:
     room = together("a", "b", "c", "d")
     room.obey("say d word\nadvance 50ms")
     version = core(room, "a").replicas.version
@@ -279,7 +279,7 @@ def test_a_replica_that_restarted_has_no_vote_before_it_was_told() -> None:
     assert "c: CATCHING_UP > MEMBER" in said
     room.hush()
     heard = delivered(room.obey("crash b\nsay d told\nadvance 30ms"))
-    assert heard == {name: ["told"] for name in "acd"}, "now its voice counts"
+    assert heard == {name: ["told"] for name in "acd"}, "now its vote counts"
 
 
 @pytest.mark.rule("MTP-19")
@@ -294,7 +294,7 @@ def test_a_delayed_proposal_does_not_count_for_a_replica_that_restarted() -> Non
     room.obey("advance 300ms")
     c = core(room, "c").replicas
     assert c.seated
-    assert not c.accepted, "it was told of the web, and not given the value"
+    assert not c.accepted, "it knows of the web, and was not given the value"
     assert c.version > old.packet.version
     effects = step(room, "c", handed(room, old))
     assert not [p for _, p in packets_in(effects) if isinstance(p, Ack)]
@@ -304,7 +304,7 @@ def test_a_delayed_proposal_does_not_count_for_a_replica_that_restarted() -> Non
 
 
 @pytest.mark.rule("MTP-19")
-def test_not_even_the_first_proposal_of_the_web_counts_when_it_comes_late() -> None:
+def test_not_even_the_first_proposal_of_the_web_counts_when_it_is_late() -> None:
     """a and c had decided what b does not know. c forgot it, and an old packet must not make it
     think that the web has just begun: with its support b would decide once more."""
     room = Room()
@@ -372,7 +372,7 @@ def test_a_namesake_elsewhere_does_not_end_a_member_of_the_council() -> None:
     assert "stops" not in room.obey("advance 2000ms")
 
 
-def test_replicas_hold_what_others_said_until_all_have_it() -> None:
+def test_replicas_hold_the_messages_of_others_until_all_have_them() -> None:
     room = together("a", "b", "c", "d", "e")
     deafen(room, "data", "d", "e")
     for name in "abc":
@@ -398,7 +398,7 @@ def test_a_replica_that_is_still_catching_up_does_not_take_over() -> None:
     assert "stops" not in said
 
 
-def test_a_coordinator_takes_one_token_for_what_it_says() -> None:
+def test_a_coordinator_takes_one_token_for_its_messages() -> None:
     """It asks itself again while the council has not yet let it have the first."""
     room = together("a", "b", "c", "d")
     number = core(room, "a").tokens.machine.next

@@ -32,7 +32,7 @@ HERE = lambda number: DataStatus.HERE  # noqa: E731
 
 
 @pytest.mark.rule("MTP-3")
-def test_who_wants_to_send_asks_first_and_is_told_the_number() -> None:
+def test_a_sender_requests_a_token_and_is_granted_a_number() -> None:
     room = together("a", "b", "c")
     asked = packets_in(step(room, "b", Multicast([b"word"])))
     ((to, request),) = asked
@@ -48,7 +48,7 @@ def test_who_wants_to_send_asks_first_and_is_told_the_number() -> None:
 
 
 @pytest.mark.rule("MTP-3")
-def test_a_grant_tells_how_the_last_t_messages_stand() -> None:
+def test_a_grant_has_the_statuses_of_the_last_t_messages() -> None:
     room = together("a", "b", "c", "d", "e", tokens=3, detect_us=400_000)
     room.obey("say b fine\nadvance 30ms\nlose 99 c > a data\nsay c doomed\nadvance 2ms\ncrash c")
     room.obey("advance 1000ms")
@@ -70,7 +70,7 @@ def test_a_grant_names_the_addresses_to_send_to() -> None:
     (grant,) = room.of(Grant)
     assert set(grant.audience) == {actor.address for actor in room.actors.values()}
     (data,) = room.sends(DataPacket, "b")
-    assert data.to == grant.audience, "the message goes where the token says"
+    assert data.to == grant.audience, "the message goes to the token's addresses"
     assert {actor.log[-1] for actor in room.actors.values()} == {"b#1:1"}
     room = together("a", "b", "c")
     room.obey("say b word\nadvance 10ms")
@@ -149,7 +149,7 @@ def test_a_message_is_pending_until_the_master_has_seen_its_end() -> None:
     assert len(room.of(DataPacket, "b")) == 3
     assert [p.end for p in room.of(DataPacket, "b")] == [False, False, True]
     assert master.status[number] is PENDING, "the end is not here"
-    assert delivered(room.obey("advance 1ms")) == {}, "and so nobody delivers"
+    assert delivered(room.obey("advance 1ms")) == {}, "and so none delivers"
     heard = delivered(room.obey("heal\nadvance 100ms"))
     assert master.status[number] is ACCEPTED
     assert heard == {name: ["1200"] for name in "abc"}
@@ -181,7 +181,7 @@ def test_a_message_is_rejected_when_its_sender_is_held_for_failed(end: str) -> N
     st.lists(st.sampled_from((ACCEPTED, REJECTED)), max_size=24),
     st.lists(st.tuples(st.integers(0, 24), st.integers(0, 15)), max_size=40),
 )
-def test_accepted_messages_come_in_order_and_rejected_ones_are_skipped(
+def test_accepted_messages_are_delivered_in_order_and_rejected_ones_skipped(
     t: int, decided: list[MessageStatus], heard: list[tuple[int, int]]
 ) -> None:
     """Tokens arrive late, twice, out of order and with some statuses still pending."""
@@ -204,7 +204,7 @@ def test_accepted_messages_come_in_order_and_rejected_ones_are_skipped(
 
 
 @pytest.mark.rule("MTP-6")
-def test_a_late_word_never_undoes_a_status() -> None:
+def test_a_late_packet_never_undoes_a_status() -> None:
     consumer = Consumer(3)
     assert consumer.learn(3, (PENDING, ACCEPTED, REJECTED))
     assert not consumer.learn(3, (PENDING, PENDING, REJECTED))
@@ -245,7 +245,7 @@ def test_a_status_that_stays_unknown_for_more_than_t_is_asked_for_and_then_given
 
 def with_failures(t: int, failures: int) -> tuple[Next, int]:
     """What a consumer that knows all before finds, when so many holders in a row fail unheard; and
-    how many messages it has yet to be told of."""
+    how many statuses it has yet to learn."""
     master: Master[int] = Master(t)
     consumer = Consumer(t)
     master.seen(master.grant(0).number)
@@ -288,7 +288,7 @@ def test_a_row_of_t_holders_fails_and_the_others_lose_nothing() -> None:
 def test_one_more_than_t_makes_a_member_join_again_and_never_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """e hears nothing while more than t messages are settled, and the master has forgotten."""
+    """e receives nothing while more than t messages are settled, and the master has forgotten."""
     monkeypatch.setattr(ordering, "HISTORY_MAX", 2)
     room = together("a", "b", "c", "d", "e", tokens=2)
     room.obey("cut a e\ncut b e\ncut c e\ncut d e\nsay b one\nadvance 20ms\nsay c two")
@@ -305,7 +305,7 @@ def test_one_more_than_t_makes_a_member_join_again_and_never_differ(
 
 
 @pytest.mark.rule("MTP-3", "MTP-5")
-def test_a_producer_says_again_in_order_what_was_rejected() -> None:
+def test_a_producer_sends_rejected_messages_again_in_order() -> None:
     producer: Producer[str] = Producer()
     for number, batch in ((3, "one"), (5, "two"), (6, "three"), (9, "four")):
         assert producer.ask() > 0

@@ -21,7 +21,7 @@ from unisono.protocols.mtp.states import Timer
 
 
 def press(room: Room, pressure: Pressure) -> Pacing:
-    """A member tells what it wants, and the master's next beat."""
+    """A member reports what it wants, and the master's next beat."""
     step(room, "a", forged(room, "c", PacketKind.REPORT, Report(NO_HEADER, pressure)))
     room.now_us += 125_000
     step(room, "a", Expired(Timer.BEAT))
@@ -54,7 +54,7 @@ def test_consumers_in_need_pull_towards_safety_and_calm_towards_speed() -> None:
 
 
 @pytest.mark.rule("MTP-16")
-def test_a_consumer_under_pressure_tells_and_all_hear_of_the_new_pace() -> None:
+def test_a_consumer_under_pressure_reports_it_and_all_learn_the_new_pace() -> None:
     room = together("a", "b", "c")
     room.obey("congest c on\nsay b word\nadvance 130ms")
     assert Pressure.FULL in {report.pressure for report in room.of(Report, "c")}
@@ -135,12 +135,12 @@ def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
         assert 1 <= machine.t_cur <= 5
     assert machine.t_cur == 1
     press(room, Pressure.CALM)
-    assert machine.t_cur == 1, "nobody waits for more"
+    assert machine.t_cur == 1, "no request is queued"
     for _ in range(9):
         core(room, "a").tokens.requests[1] = (1, 10**6)  # One that never has room.
         press(room, Pressure.CALM)
         assert 1 <= machine.t_cur <= 5
-    assert machine.t_cur == 5, "somebody waited"
+    assert machine.t_cur == 5, "a request was queued"
 
 
 @pytest.mark.rule("MTP-18")

@@ -81,7 +81,7 @@ def test_there_are_four_kinds_of_address_and_each_names_this_life() -> None:
     life = core(room, "a").codec.life
     assert life != NO_LIFE
     places = {type(s.packet): s for s in room.sent}
-    assert places[Data].to in (EVERYONE, at(room, "c")), "the web's, or those who need it"
+    assert places[Data].to in (EVERYONE, at(room, "c")), "the web's, or those that need it"
     assert room.sends(Data, "b")[0].to == EVERYONE
     assert places[TokenRequest].to == at(room, "a"), "the master's"
     assert places[Grant].to == at(room, "b"), "a member's"
@@ -125,7 +125,7 @@ def test_many_small_messages_fill_packets() -> None:
 
 
 @pytest.mark.rule("MTP-9")
-def test_every_packet_tells_the_pace_the_last_statuses_and_the_next_number() -> None:
+def test_every_packet_has_the_pace_the_last_statuses_and_the_next_number() -> None:
     room = together("a", "b", "c", tokens=3, state=1)
     room.obey("say b one\nadvance 20ms\nlose 1 a > c data\nsay a two\nadvance 40ms")
     room.obey(
@@ -154,7 +154,7 @@ def test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now() ->
     room.obey("lose 99 d > a data\nsay d early\nadvance 4ms")
     room.obey("lose 9 b > c data\nsay b word\nadvance 5ms")
     first = room.of(Data, "b")[0]
-    assert first.header.last[0] is PENDING, "what d says is not settled"
+    assert first.header.last[0] is PENDING, "d's message is not settled"
     assert first.header.window == 512
     room.obey("heal")
     room._step(room.actors["a"], handed(room, room.sends(Data, "d")[0]))
@@ -229,8 +229,8 @@ def test_repairs_go_before_new_data_and_count_in_the_window() -> None:
 
 
 @pytest.mark.rule("MTP-11")
-def test_a_holder_whose_message_is_not_settled_says_how_far_it_is() -> None:
-    """All that b said is lost. Nobody could know, but for its empty packet."""
+def test_a_holder_whose_message_is_not_settled_reports_how_much_it_sent() -> None:
+    """All of b's packets are lost. None could know, but for its empty packet."""
     room = together("a", "b", "c", packet=600)
     number = core(room, "a").tokens.machine.next
     room.obey("lose 3 b > a data\nlose 3 b > c data\nshout b 1200\nadvance 4ms")
@@ -242,19 +242,19 @@ def test_a_holder_whose_message_is_not_settled_says_how_far_it_is() -> None:
 
 
 @pytest.mark.rule("MTP-11")
-def test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits() -> None:
+def test_an_idle_master_advertises_the_statuses_so_that_nothing_waits() -> None:
     room = together("a", "b", "c")
     said = room.obey("lose 1 a > c empty\nsay b word\nadvance 4ms")
     assert delivered(said) == {"a": ["word"], "b": ["word"]}, "c has the data, and waits"
     said = room.obey("advance 25ms")
-    assert delivered(said) == {"c": ["word"]}, "nobody said anything more"
+    assert delivered(said) == {"c": ["word"]}, "nothing more was sent"
     tellers = [s for s in room.sends(Empty, "a") if s.to == EVERYONE]
     assert len(tellers) >= 2
     assert all(s.packet.header.next == core(room, "a").ordering.known_next for s in tellers[1:])  # type: ignore[union-attr]
 
 
 @pytest.mark.rule("MTP-11")
-def test_a_quiet_web_still_hears_its_master() -> None:
+def test_a_quiet_web_still_receives_from_its_master() -> None:
     room = together("a", "b", "c")
     room.obey("advance 2000ms")
     assert len(room.of(Empty, "a")) >= 15, "once a beat: an eighth of detect_us"
@@ -264,7 +264,7 @@ def test_a_quiet_web_still_hears_its_master() -> None:
 
 
 @pytest.mark.rule("MTP-12")
-def test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it() -> None:
+def test_missing_packets_are_requested_by_range_and_sent_to_the_requester() -> None:
     room = together("a", "b", "c", packet=600)
     number = core(room, "a").tokens.machine.next
     for packet in (2, 3, 4, 7):
@@ -297,7 +297,7 @@ def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web()
 
 @pytest.mark.rule("MTP-12")
 def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
-    """With unicast a token names whom to send to. A joiner that asks is not among them."""
+    """With unicast a token names its destinations. A joiner that requests is not among them."""
     room = together("a", "b", "c", "d", unicast=1, dally=3)
     number = core(room, "a").tokens.machine.next
     room.obey("say a word\nadvance 1ms")
@@ -333,7 +333,7 @@ def test_the_master_answers_when_the_producer_is_gone() -> None:
 
 
 @pytest.mark.rule("MTP-13")
-def test_who_asks_for_what_is_no_longer_held_is_told_so() -> None:
+def test_a_request_for_what_is_no_longer_held_is_denied() -> None:
     room = together("a", "b", "c")
     number = core(room, "a").tokens.machine.next
     room.obey("say b word\nadvance 600ms")
@@ -353,7 +353,7 @@ def awaiting(room: Room) -> int:
 
 
 @pytest.mark.rule("MTP-13", "MTP-6")
-def test_who_cannot_do_without_what_is_denied_joins_again() -> None:
+def test_a_member_that_needs_what_is_denied_rejoins() -> None:
     room = together("a", "b", "c")
     number = awaiting(room)
     room._step(room.actors["c"], forged(room, "b", PacketKind.DENY, Deny(NO_HEADER, (number,))))
@@ -375,10 +375,10 @@ def test_a_denial_of_what_is_not_needed_changes_nothing() -> None:
     assert room.obey("state c") == "c is MEMBER"
 
 
-# -- Nothing is heard twice ----------------------------------------------------------------------
+# -- Nothing is received twice -------------------------------------------------------------------
 
 
-def test_a_packet_that_comes_twice_is_taken_once() -> None:
+def test_a_duplicate_packet_is_taken_once() -> None:
     room = together("a", "b", "c")
     room.obey("lose 9 a > c empty\nsay b word\nadvance 4ms")
     data = room.sends(Data, "b")[0]
@@ -390,7 +390,7 @@ def test_a_packet_that_comes_twice_is_taken_once() -> None:
     assert room.actors["c"].log == ["b#1:1"]
 
 
-def test_own_packets_that_come_back_are_dropped() -> None:
+def test_own_packets_that_loop_back_are_dropped() -> None:
     room = together("a", "b")
     sent = [e for e in step(room, "a", Multicast([b"x"])) if isinstance(e, Send)]
     effects = step(room, "a", Received(room.actors["a"].address, sent[0].packets))

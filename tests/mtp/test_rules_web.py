@@ -41,7 +41,7 @@ AB_2 = ("agreement", "validity", "progress")
 
 
 @pytest.mark.rule("MTP-1")
-def test_nobody_makes_itself_a_master() -> None:
+def test_no_member_makes_itself_a_master() -> None:
     room = Room()
     room.obey("start mtp a b c\njoin b c")
     assert "MEMBER" not in room.obey("advance 20000ms\nstate b c")
@@ -54,7 +54,7 @@ def test_nobody_makes_itself_a_master() -> None:
 
 
 @pytest.mark.rule("MTP-1")
-def test_members_come_and_go_and_it_stays_the_same_web() -> None:
+def test_members_join_and_leave_and_it_stays_the_same_web() -> None:
     room = together("a", "b", "c")
     life = core(room, "a").codec.life
     said = room.obey("leave c\nadvance 300ms\ncrash b\nadvance 2000ms\njoin c b\nadvance 500ms")
@@ -64,7 +64,7 @@ def test_members_come_and_go_and_it_stays_the_same_web() -> None:
 
 
 @pytest.mark.rule("MTP-1")
-def test_who_wants_out_asks_until_it_is_let_out() -> None:
+def test_a_leaving_member_repeats_its_request_until_it_is_removed() -> None:
     room = together("a", "b", "c")
     assert "c has left" in room.obey("lose 6 c > a leave\nleave c\nadvance 1500ms")
 
@@ -73,7 +73,7 @@ def test_who_wants_out_asks_until_it_is_let_out() -> None:
 def test_the_master_ends_the_web() -> None:
     room = together("a", "b", "c")
     said = room.obey("say b last\nadvance 2ms\nleave a\nadvance 2000ms")
-    assert delivered(said) == {name: ["last"] for name in "abc"}, "after all that was said"
+    assert delivered(said) == {name: ["last"] for name in "abc"}, "after all that was sent"
     assert "b stops: the master ended the web" in said
     assert "c stops: the master ended the web" in said
     assert "a has left" in said
@@ -94,7 +94,7 @@ def test_a_second_master_of_the_same_rank_stops_with_a_reason() -> None:
 
 
 @pytest.mark.rule("MTP-14")
-def test_a_confirm_tells_the_master_the_life_and_the_first_message() -> None:
+def test_a_confirm_has_the_master_the_incarnation_and_the_first_message() -> None:
     room = together("a", "b", "c")
     room.obey("say b before\nadvance 30ms\nstart mtp d\njoin d\nadvance 300ms")
     asked, confirmed = room.sends(JoinRequest, "d")[0], room.sends(Confirm, "a")[0]
@@ -112,7 +112,7 @@ def test_a_confirm_tells_the_master_the_life_and_the_first_message() -> None:
 
 
 @pytest.mark.rule("MTP-14")
-def test_what_is_said_while_the_roster_is_awaited_is_not_missed() -> None:
+def test_messages_sent_while_the_roster_is_awaited_are_not_missed() -> None:
     room = together("a", "b", "c")
     room.obey("start mtp d\njoin d\nlose 9 a > d roster")
     said = room.obey("advance 10ms\nsay b early\nadvance 20ms\nheal\nadvance 300ms")
@@ -120,7 +120,7 @@ def test_what_is_said_while_the_roster_is_awaited_is_not_missed() -> None:
 
 
 @pytest.mark.rule("MTP-14")
-def test_who_comes_back_can_tell_whether_it_is_the_same_web() -> None:
+def test_a_returning_member_learns_whether_it_is_the_same_web() -> None:
     room = together("a", "b", "c")
     assert room.obey("told c").startswith("c was told: joined the web at message")
     room.obey("crash c\njoin c\nadvance 400ms")
@@ -134,7 +134,7 @@ def test_who_comes_back_can_tell_whether_it_is_the_same_web() -> None:
 
 
 @pytest.mark.rule("MTP-14")
-def test_who_forgot_is_told_where_it_joined() -> None:
+def test_a_member_without_memory_learns_where_it_joined() -> None:
     room = together("a", "b", "c")
     room.obey("amnesia c\njoin c\nadvance 400ms")
     assert room.obey("told c").startswith("c was told: joined the web at message")
@@ -179,7 +179,7 @@ def test_a_joiner_that_wants_no_state_does_not_hold_up_the_web() -> None:
 
 
 @pytest.mark.rule("MTP-15")
-def test_a_large_state_is_given_while_the_web_goes_on() -> None:
+def test_a_large_state_is_transferred_while_the_web_continues() -> None:
     room = together("a", "b", state=1)
     room.actors["a"].log = ["x" * 300_000]
     said = room.obey("start mtp c\njoin c\nadvance 8ms\nsay b meanwhile\nadvance 600ms")
@@ -187,7 +187,7 @@ def test_a_large_state_is_given_while_the_web_goes_on() -> None:
     assert delivered(said)["c"] == ["meanwhile"]
 
 
-def test_a_state_that_nobody_waits_for_is_not_kept_for_ever() -> None:
+def test_a_state_without_a_taker_is_not_kept_for_ever() -> None:
     room = together("a", "b", state=1)
     room.obey("start mtp c\njoin c\nadvance 400ms")
     assert not len(core(room, "a").source._server)
@@ -223,7 +223,7 @@ def test_all_see_the_same_members_at_the_same_message() -> None:
 
 
 @pytest.mark.rule("MTP-20")
-def test_every_view_says_who_came_left_or_failed() -> None:
+def test_every_view_names_the_members_that_joined_left_or_failed() -> None:
     room = together("a", "b", "c", "d")
     room.obey("leave d\nadvance 300ms\ncrash c\nadvance 1500ms\njoin d\nadvance 400ms")
     gone, failed, back = room.actors["b"].views[-3:]
@@ -270,7 +270,7 @@ def test_what_members_report_is_added_to_what_the_master_noticed() -> None:
 
 
 @pytest.mark.rule("MTP-20")
-def test_a_member_reports_whom_it_asks_in_vain() -> None:
+def test_a_member_reports_those_that_do_not_answer() -> None:
     room = together("a", "b", "c", "d", packet=600)
     number = core(room, "a").tokens.machine.next
     for name in "abc":
@@ -309,7 +309,7 @@ def test_what_some_have_and_the_master_has_not_is_delivered_by_none() -> None:
 
 
 @pytest.mark.rule("MTP-22", "MTP-23")
-def test_those_with_the_master_go_on_and_the_others_deliver_no_more() -> None:
+def test_the_part_with_the_master_continues_and_the_other_delivers_no_more() -> None:
     room = together("a", "b", "c", "d")
     said = room.obey("split a b | c d\nsay b ours\nsay c theirs\nadvance 1500ms")
     assert delivered(said) == {"a": ["ours"], "b": ["ours"]}

@@ -7,7 +7,7 @@ import pytest
 from unisono.sim.plan import LinkPlan, Plan, Weather
 from unisono.sim.run import run
 
-# What each of them found is told where it was mended.
+# What each of them found is stated where it was mended.
 KEPT = [
     *(("partition", seed) for seed in (15, 43, 66, 77, 122)),
     *(("mild", seed) for seed in (15, 77, 164, 444, 475, 511, 577, 642, 687, 882)),
@@ -18,17 +18,17 @@ KEPT = [
 
 FAR = {"unicast": 1, "masters": 3, "dally": 3}
 KEPT_FAR = (7008, 7017, 7022, 7025)
-"""Repairs did not go to who had come after the token was granted."""
+"""Repairs did not go to a member that had joined after the token was granted."""
 
 
 KEPT_CHAOS = [
     # nodes, seed
-    (9, 20185),  # a late question for the state expelled who had it long ago
+    (9, 20185),  # a late request for the state expelled a member that had it long ago
     (
         3,
         20036,
-    ),  # a master that came after the cut was asked to go on with one that could not tell it
-    (6, 20214),  # the same, of one that was found failed before the cut and heard of it after
+    ),  # a master that joined after the cut was asked to continue with one that could not inform it
+    (6, 20214),  # the same, of one that was found failed before the cut and learned of it after
     (4, 21660),  # the same, of one that was about to leave
     (4, 201466),  # a master had a view before it held what the masters had decided
     (9, 201244),
@@ -63,8 +63,8 @@ def test_a_seed_of_chaos_that_once_failed_holds(nodes: int, seed: int) -> None:
     assert outcome.violations == ()
 
 
-def test_a_master_that_comes_late_counts_though_nothing_was_decided_since() -> None:
-    """It hears late from one of the others what they remember. When the coordinator is cut off for
+def test_a_master_that_joins_late_counts_though_nothing_was_decided_since() -> None:
+    """It learns late from one of the others what they remember. When the coordinator is cut off for
     good, those two have a majority."""
     weather = Weather(
         fault_us=4_500_000,
@@ -77,7 +77,7 @@ def test_a_master_that_comes_late_counts_though_nothing_was_decided_since() -> N
     assert run(plan).violations == ()
 
 
-def test_nobody_is_excluded_for_nothing_where_one_was() -> None:
+def test_no_member_is_excluded_unforced_where_one_was() -> None:
     """A master that had been away expelled the joiner that waited for it."""
     outcome = run(Plan(protocol="mtp", nodes=8, seed=21303, faults="chaos", messages=60))
     assert outcome.violations == ()

@@ -1,4 +1,4 @@
-"""What is said: gathered while a token is awaited, cut into packets, bounded, said again."""
+"""Sending: gathered while a token is awaited, cut into packets, bounded, sent again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_lone_message_goes_at_once() -> None:
     assert delivered(room.obey("advance 1ms")) == {"b": ["alone"], "c": ["alone"]}
 
 
-def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
+def test_messages_gathered_while_a_token_is_awaited_are_sent_as_one() -> None:
     room = together("a", "b", "c")
     number = core(room, "a").tokens.machine.next
     room.obey("say b one\nadvance 1ms\nsay b two three\nsay b four\nadvance 10ms")
@@ -39,7 +39,7 @@ def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
     assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
 
 
-def test_what_is_said_after_the_token_came_asks_for_another() -> None:
+def test_messages_after_the_token_arrived_request_another() -> None:
     room = together("a", "b", "c")
     room.obey("say b one\nadvance 2ms\nsay b two\nadvance 10ms")
     assert [payloads_of(batch) for batch in batches(room, "b")] == [[b"one"], [b"two"]]
@@ -59,7 +59,7 @@ def test_a_batch_has_its_bound_and_the_rest_goes_with_the_next() -> None:
     assert speech._gather().count == 0
 
 
-def test_a_message_larger_than_a_batch_travels_alone_and_whole() -> None:
+def test_a_message_larger_than_a_batch_is_sent_alone() -> None:
     room = together("a", "b", "c")
     room.obey(f"shout b {3 << 20}\nsay b after\nadvance 500ms")
     assert {actor.log[-1] for actor in room.actors.values()} == {"b#1:2"}
@@ -68,7 +68,7 @@ def test_a_message_larger_than_a_batch_travels_alone_and_whole() -> None:
     assert len({packet.number for packet in data}) == 2
 
 
-def test_the_window_of_bytes_bounds_what_may_be_said() -> None:
+def test_the_byte_window_bounds_the_send_credit() -> None:
     room = together("a", "b")
     full = core(room, "b").send_credit()
     assert full == 4 << 20
@@ -80,7 +80,7 @@ def test_the_window_of_bytes_bounds_what_may_be_said() -> None:
     assert core(room, "b").send_credit() == full, "accepted: it counts no more"
 
 
-def test_nobody_may_speak_before_it_is_in_or_after_it_wants_out() -> None:
+def test_no_member_may_send_before_it_joined_or_while_it_leaves() -> None:
     room = together("a", "b")
     room.obey("start mtp c\nmake c")
     assert core(room, "c").send_credit() == 0
@@ -92,7 +92,7 @@ def test_nobody_may_speak_before_it_is_in_or_after_it_wants_out() -> None:
     assert core(room, "c").send_credit() == 0
 
 
-def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
+def test_a_congested_application_has_no_send_credit() -> None:
     room = together("a", "b")
     assert core(room, "b").send_credit() > 0
     room.obey("congest b on")
@@ -141,8 +141,8 @@ def test_messages_of_no_bytes_arrive() -> None:
     assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
 
 
-def test_what_was_rejected_is_said_again_before_what_came_later() -> None:
-    """A cohort takes over twice; d's words keep their order and are heard once."""
+def test_rejected_messages_are_sent_again_before_later_ones() -> None:
+    """A cohort takes over twice; d's messages keep their order and are delivered once."""
     room = together("a", "b", "c", "d", "e", "f", masters=5)
     for name in "abcef":
         room.obey(f"lose 9999 d > {name} data")

@@ -1,4 +1,4 @@
-"""Many who miss the same packet: who asks, who is answered, and who need not ask."""
+"""Many members miss the same packet: which of them request it, and which are answered."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_table_of_the_storm_is_what_the_runs_make(rewrite: bool) -> None:
     assert text[start:end] == made, "read it, then pytest tests/mtp/test_storm.py --rewrite"
 
 
-# -- who is answered -------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------
 
 
 def write(number: int) -> bytes:
@@ -77,7 +77,7 @@ class Sender:
         self.outbound.pump(HEARTBEAT_US, write, [])
 
     def asked(self, after_us: int, *askers: Address) -> list[To]:
-        """To whom the second packet goes when these ask for it at once."""
+        """Where the second packet goes when these request it at once."""
         out: list[Effect] = []
         at_us = HEARTBEAT_US + after_us
         for asker in askers:
@@ -87,7 +87,7 @@ class Sender:
 
 
 @pytest.mark.rule("MTP-12")
-def test_a_repair_goes_to_the_few_who_asked_and_to_the_web_when_many_do() -> None:
+def test_a_repair_is_unicast_to_few_and_multicast_to_many() -> None:
     assert Sender(0).asked(1_000, A) == [(A,)]
     assert Sender(0).asked(1_000, A, B) == [(A, B)]
     assert Sender(0).asked(1_000, A, B, C) == [EVERYONE]
@@ -105,7 +105,7 @@ def test_a_repair_for_one_does_not_keep_another_from_getting_it() -> None:
 
 
 @pytest.mark.rule("MTP-17")
-def test_where_naks_dally_a_repair_goes_to_all_who_may_be_waiting_to_ask() -> None:
+def test_with_dally_a_repair_goes_to_all_that_may_wait_to_request_it() -> None:
     sender = Sender(8)
     assert sender.asked(1_000, A) == [EVERYONE]
     assert sender.asked(1_500, B) == []

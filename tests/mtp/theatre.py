@@ -1,4 +1,4 @@
-"""MTP cores in a room together, for tests that look inside."""
+"""MTP cores on one stage, for tests that look inside."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Room(Stage):
         self.sent: list[Sent] = []
 
     def born(self, actor: Actor) -> None:
-        """Packets of our making name the group and say nothing of its terms."""
+        """Forged packets name the group and have nothing of its terms."""
         actor.inner.codec.group = GROUP
 
     def _carry(self, actor: Actor, to: Any, packets: list[bytes]) -> None:
@@ -111,7 +111,7 @@ def step(room: Stage, name: str, event: Event) -> list[Effect]:
 
 
 def packets_in(effects: list[Effect]) -> list[tuple[To, Packet]]:
-    """What the effects send: to whom, and the packets decoded."""
+    """What the effects send: targets and decoded packets."""
     found = []
     for effect in effects:
         if isinstance(effect, Send):
@@ -152,7 +152,7 @@ def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> MessageB
 
 
 def payloads_of(batch: Batch) -> list[bytes]:
-    """What a batch says, message by message."""
+    """The payloads of a batch."""
     if isinstance(batch, MixedBatch):
         return list(batch.payloads)
     return [

@@ -1,4 +1,4 @@
-"""An endpoint with somebody who listens, for tests on real sockets."""
+"""An endpoint that records what it receives, for tests on real sockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 
 class Ear:
-    """Keeps what an endpoint hears, with the memoryviews it was handed."""
+    """Keeps what an endpoint receives, with the memoryviews it was handed."""
 
     def __init__(self, at: Addresses, **options: Any) -> None:
         self.endpoint = Endpoint(at, buffer_bytes=1 << 20, **options)
@@ -46,7 +46,7 @@ class Ear:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody has now. Others may take it, so tests bind to 0 where they can."""
+    """A port that is free now. Others may take it, so tests bind to 0 where they can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))

@@ -1,4 +1,4 @@
-"""A tiny real core: no ordering and no repair. Says what it is told, delivers what it hears."""
+"""A tiny real core: no ordering and no repair. Multicasts and delivers, no more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = {"beat_us": 20_000, "refill_us": 0, "silent": 0, "fail_at": 0, "bug_at
 
 
 class Flood:
-    """Members are those whose hello was heard and whose bye was not."""
+    """Members are those whose hello was received and whose bye was not."""
 
     def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
@@ -180,7 +180,7 @@ FLOOD = ProtocolSpec(
     services=(Service.UNRELIABLE, Service.RELIABLE),
     laws=(),
     options=OPTIONS,
-    on_split="nobody notices",
+    on_split="unnoticed",
     wire_number=202,
 )
 UNSURE = replace(FLOOD, name="unsure", services=(Service.UNRELIABLE,))

@@ -40,7 +40,7 @@ ME = Member("a", Address("127.0.0.1", 1), 1)
 
 
 class Script:
-    """A core that answers each event as the test says, and keeps what it was told."""
+    """A core that answers each event as the test requires, and records the events."""
 
     def __init__(self, answer: Callable[[Event], list[Effect]]) -> None:
         self.me = ME
@@ -130,7 +130,7 @@ def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
     run_story(story)
 
 
-def test_what_is_fed_during_a_step_comes_after_it() -> None:
+def test_an_event_fed_during_a_step_follows_it() -> None:
     async def story() -> None:
         diary = Diary()
         deliver: list[Effect] = [Deliver([Message(ME, b"x", 1)]), Persist(b"same step")]
@@ -175,14 +175,14 @@ def test_a_core_that_raises_is_stopped_with_a_reason(caplog: pytest.LogCaptureFi
         driver = Driver(Script(break_down), Endpoint(HERE), diary)
         driver.start([Join()])
         assert await diary.end == "internal error: ZeroDivisionError: planted"
-        driver.feed(Leave())  # the dead are not told anything
+        driver.feed(Leave())  # a failed core gets no events
 
     with caplog.at_level(logging.ERROR, "unisono.net"):
         run_story(story)
     assert "planted" in caplog.text
 
 
-def test_a_timer_that_is_late_lets_waiting_packets_speak_first() -> None:
+def test_waiting_packets_are_read_before_a_late_timer_expires() -> None:
     async def story() -> None:
         import time
 

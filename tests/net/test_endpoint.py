@@ -69,7 +69,7 @@ def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> No
     run_story(story)
 
 
-def test_payloads_stay_whole_while_someone_holds_them() -> None:
+def test_payloads_stay_intact_while_they_are_referenced() -> None:
     async def story() -> None:
         port = free_port()
         a, b = Ear(multicast(port)), Ear(multicast(port))
@@ -85,7 +85,7 @@ def test_payloads_stay_whole_while_someone_holds_them() -> None:
     run_story(story)
 
 
-def test_a_slab_nobody_holds_is_used_again() -> None:
+def test_an_unreferenced_slab_is_reused() -> None:
     async def story() -> None:
         port = free_port()
         a, b = Ear(multicast(port)), Ear(multicast(port))
@@ -166,7 +166,7 @@ def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart
         a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
         d = Ear(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
         a.endpoint.send(EVERYONE, [b"for b"])
-        d.endpoint.send(EVERYONE, [b"for nobody"])
+        d.endpoint.send(EVERYONE, [b"unread"])
         c.endpoint.send((b.endpoint.address,), [b"mark"])
         d.endpoint.send((c.endpoint.address,), [b"mark"])
         assert sorted(await b.hears(2)) == [b"for b", b"mark"]
@@ -204,7 +204,7 @@ def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
     run_story(story)
 
 
-def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
+def test_an_absent_peer_is_harmless() -> None:
     async def story() -> None:
         here, gone = free_port(), free_port()
         ear = Ear(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
@@ -252,7 +252,7 @@ def test_a_taken_port_is_reported() -> None:
         with pytest.raises(Misuse, match=f"{port} on 127.0.0.1 is taken: give another bind="):
             Endpoint(Addresses(bind=Address("127.0.0.1", port)))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("0.0.0.0", 0))  # somebody who does not share
+        other.bind(("0.0.0.0", 0))  # a socket that does not share
         port = other.getsockname()[1]
         with pytest.raises(Misuse, match=f"port {port} on {GROUP} is taken: give another port="):
             Endpoint(multicast(port))
@@ -264,7 +264,7 @@ def test_a_small_buffer_is_reported_once(caplog: pytest.LogCaptureFixture) -> No
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
         caplog.at_level(logging.WARNING, "unisono.net"),
     ):
-        huge = (1 << 31) - 1  # the kernel halves or caps it, whoever asks
+        huge = (1 << 31) - 1  # the kernel halves or caps it
         assert offload.enlarge(sock, huge, receive=True) < huge
         offload.enlarge(sock, huge, receive=True)
     assert len(caplog.records) == 1

@@ -1,4 +1,4 @@
-"""Strangers at a member without multicast: on real sockets, and the gate alone."""
+"""Strangers at a member without multicast: on real sockets, and address validation alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Attacker:
-    """A socket of somebody who read the code."""
+    """A socket of an attacker that knows the protocol."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -99,7 +99,7 @@ def test_a_stranger_buys_nothing_of_the_stream(protocol: str) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("known", [1, 3])
-def test_who_is_not_on_the_list_joins_at_the_first_try(protocol: str, known: int) -> None:
+def test_a_member_that_is_not_listed_joins_at_the_first_attempt(protocol: str, known: int) -> None:
     async def story() -> None:
         ports = [free_port() for _ in range(3)]
         listed = [f"127.0.0.1:{port}" for port in ports]
@@ -150,8 +150,8 @@ def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() ->
 
 
 @pytest.mark.real
-def test_an_address_that_somebody_wrote_into_a_packet_is_asked_first() -> None:
-    """The core of a member would speak to the victim that a joiner named as its own address."""
+def test_an_address_from_a_packet_is_validated_first() -> None:
+    """The core of a member would send to the victim that a joiner named as its own address."""
 
     async def story() -> None:
         ear = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
@@ -193,7 +193,7 @@ class Bench:
         return [[bytes(packet) for packet in packets] for _, packets in found]
 
     def answer(self, source: Address) -> bytes:
-        """What the challenged one would say to the last challenge."""
+        """The reply to the last challenge."""
         challenge = next(packet for to, packet in reversed(self.sent) if to == source)
         assert challenge[3] == CHALLENGE
         return challenge[:3] + bytes([ANSWER]) + challenge[4:]
@@ -275,7 +275,7 @@ def test_strangers_fill_no_memory() -> None:
     assert len(bench.audience.everyone(0)) == GUESTS_COUNT_MAX + 1
 
 
-def test_a_member_of_the_view_is_asked_before_it_is_spoken_to() -> None:
+def test_an_address_of_the_view_is_validated_before_it_is_sent_to() -> None:
     bench = Bench(A)
     bench.audience.installed([ME, A, B], 0)
     assert bench.audience.everyone(0) == (A,) and bench.audience.pending == (B,)
@@ -287,7 +287,7 @@ def test_a_member_of_the_view_is_asked_before_it_is_spoken_to() -> None:
 
 
 def test_where_addresses_are_translated_an_answer_proves_the_address_that_was_asked() -> None:
-    """A member tells an address at which it is reached, and speaks from another."""
+    """A member advertises an address at which it is reached, and sends from another."""
     bench = Bench(A)
     bench.audience.installed([ME, A, B], 0)
     bench.gate.ask(B, 0)

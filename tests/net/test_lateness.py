@@ -1,4 +1,4 @@
-"""Why a timer fired late is told apart by what the kernel counts."""
+"""The causes of a late timer are distinguished by what the kernel counts."""
 
 from __future__ import annotations
 

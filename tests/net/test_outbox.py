@@ -1,4 +1,4 @@
-"""The way out: bursts, the fallback, the bounded queue."""
+"""The send path: bursts, the fallback, the bounded queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TO = ("10.0.0.9", 9)
 
 
 class Wire:
-    """A socket's sending side that can be told to refuse bursts, or everything."""
+    """A socket's sending side that can be set to refuse bursts, or everything."""
 
     def __init__(self) -> None:
         self.took: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The parts of the network that need no socket: timers, audience, storage, addresses."""
+"""The parts of the network that need no socket: timers, destinations, storage, addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: a port that nobody has refuses, one that somebody has says nothing."""
+"""Probes: a free port refuses, a bound one is silent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listener(host: str = "127.0.0.1") -> Iterator[tuple[socket.socket, Address]]
 
 
 def dead(host: str = "127.0.0.1") -> Address:
-    """A port that was somebody's a moment ago."""
+    """A port that was in use a moment ago."""
     with listener(host) as (_, address):
         return address
 
@@ -52,7 +52,7 @@ def test_a_dead_port_refuses_and_a_bound_one_does_not(host: str) -> None:
                 probes.probe(gone, (*gone, *scope))  # type: ignore[arg-type]
                 await eventually(lambda at=at: len(found) >= at)
             assert found == [gone, gone]
-            assert sock.recv(100) == prober.PROBE, "one that nobody mistakes for a packet"
+            assert sock.recv(100) == prober.PROBE, "one that cannot be mistaken for a packet"
         assert counts == {"net.out.probes": 4, "net.in.refused": 2}
         probes.close()
 

@@ -1,4 +1,4 @@
-"""How far multicasts travel is the core's to say, and a request is the application's."""
+"""The scope of multicasts is set by the core, at the request of the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable storage on good disks and on bad ones: what was said to be safe is there afterwards."""
+"""Stable storage on good disks and bad ones: what was reported durable is there afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Died(BaseException):
 
 
 class BadDisk(Disk):
-    """Fails at its n-th operation: with an error, or by losing power, with some octets written."""
+    """Fails at its n-th operation: with an error, or by losing power, with some bytes written."""
 
     def __init__(self, at: int, error: BaseException, written: int = 0) -> None:
         self._left = at
@@ -147,7 +147,7 @@ def test_the_last_incarnation_is_kept(tmp_path: Path) -> None:
         again.close()
 
 
-def test_records_come_in_pieces(tmp_path: Path) -> None:
+def test_a_large_file_is_restored_in_several_events(tmp_path: Path) -> None:
     store = StableFile(tmp_path / "stable")
     for n in range(10):
         store.append(b"%d" % n * 10)
@@ -306,7 +306,7 @@ def test_the_core_gets_the_pieces_one_after_the_other() -> None:
 
 
 def test_the_search_for_sound_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large file that is damaged early took octets squared."""
+    """A large file that is damaged early took quadratic time."""
     searched = 0
 
     def counted(octets: bytes, seed: int = 0) -> int:

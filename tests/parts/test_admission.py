@@ -95,7 +95,7 @@ def test_packets_of_the_group_under_another_protocol_or_version_are_answered() -
     assert not out, "nor is another group's"
 
 
-def test_who_is_not_alone_never_yields() -> None:
+def test_a_member_that_is_not_alone_never_yields() -> None:
     reason, out = told(terms(), note(terms(sites=2), size=60_000, age_ms=1 << 31), size=2)
     assert (reason, out) == ("", [])
 
@@ -182,7 +182,9 @@ def test_hostile_notes_raise_nothing_else(body: bytes) -> None:
     st.integers(0, 2**32 - 1),
     st.lists(st.tuples(st.text("abc=_", max_size=9), st.text("0189", max_size=9)), max_size=9),
 )
-def test_notes_come_back(group: int, size: int, age_ms: int, fields: list[tuple[str, str]]) -> None:
+def test_notes_round_trip(
+    group: int, size: int, age_ms: int, fields: list[tuple[str, str]]
+) -> None:
     made = Note(group, size, age_ms, tuple(fields))
     body = note_in(made.sealed())
     assert body is not None and Note.read(body) == made

@@ -53,7 +53,7 @@ def test_a_peer_that_is_received_is_not_silent() -> None:
     assert detector.is_silent("b")
 
 
-def test_nobody_is_blamed_for_the_time_in_which_we_were_stopped() -> None:
+def test_the_time_in_which_we_were_stopped_counts_against_no_member() -> None:
     detector = watching("a", "b")
     now_us = looked_for(detector, 0, DETECT_US - LOOK_US)
     assert detector.look(now_us + 30_000_000) > 29_000_000
@@ -138,7 +138,7 @@ def test_an_absence_of_ours_takes_refusals_back() -> None:
     assert not detector.is_silent("a")
 
 
-def test_who_rests_is_not_silent_and_begins_anew() -> None:
+def test_a_peer_at_rest_is_not_silent_and_starts_over() -> None:
     detector = watching("a")
     now_us = looked_for(detector, 0, 2 * DETECT_US)
     detector.rest("a")

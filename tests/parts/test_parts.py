@@ -65,7 +65,7 @@ def test_missing_ranges_are_bounded(count_max: int) -> None:
 
 
 @given(st.binary(max_size=500), st.integers(1, 60), st.integers(1, 60))
-def test_fragments_join_to_the_whole(payload: bytes, first_max: int, piece_max: int) -> None:
+def test_fragments_join_to_the_message(payload: bytes, first_max: int, piece_max: int) -> None:
     pieces = fragments(payload, first_max, piece_max)
     assert joined(pieces) == payload
     assert len(pieces[0]) <= first_max
@@ -121,7 +121,7 @@ class Giver:
 
 
 @given(st.binary(max_size=2_000), st.integers(1, 300), st.integers(0, 1 << 32))
-def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
+def test_a_state_is_complete_though_pieces_are_lost_doubled_and_late(
     state: bytes, piece: int, seed: int
 ) -> None:
     giver, taker = Giver(state, piece), StateReceiver(flight=4)
@@ -154,7 +154,7 @@ def test_a_state_keeps_coming_without_being_waited_for() -> None:
 
 
 @pytest.mark.parametrize("lost", [(3,), (0, 1, 2), (5, 7, 30), tuple(range(0, 100, 3))])
-def test_what_is_lost_is_asked_for_by_itself_when_the_rest_has_come(lost: tuple[int, ...]) -> None:
+def test_what_is_lost_is_requested_alone_when_the_rest_has_arrived(lost: tuple[int, ...]) -> None:
     """Without waiting for the time to ask again, unless the last piece was lost."""
     giver, taker = Giver(bytes(range(100)) * 10, 10), StateReceiver(flight=8)
     missing = {10 * n for n in lost}

@@ -73,7 +73,7 @@ def test_parted_or_looked_at_they_are_the_same(
 
 
 @given(st.lists(shapes, min_size=1, max_size=4), st.integers(1, 400), st.booleans())
-def test_a_stream_gives_them_in_order_whatever_is_asked(
+def test_a_stream_returns_them_in_order_for_any_batch_size(
     chunks: list[list[tuple[int, int]]], count_max: int, singly: bool
 ) -> None:
     async def story() -> None:

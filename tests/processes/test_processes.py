@@ -42,7 +42,7 @@ def start(processes: Processes, program: str, name: str = "a") -> Process:
     return processes.start(name, (sys.executable, "-c", program))
 
 
-def test_lines_go_in_and_come_out_as_answers() -> None:
+def test_each_line_is_answered() -> None:
     with Processes() as processes:
         a, b = (start(processes, ECHO, name) for name in "ab")
         a.write('{"n": 1}', '{"n": 2}')

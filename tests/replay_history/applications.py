@@ -18,8 +18,8 @@ def row_text(query: str, partition: int, epoch: int, row: int) -> bytes:
 
 
 class Scribe:
-    """One life: what it was told, each with its place; and tasks of queries that it runs, from
-    their first row on each time, whatever was said before."""
+    """One incarnation: what it delivered, each with its offset; and tasks of queries that it runs,
+    from their first row on each time, whatever was sent before."""
 
     chronicler = ReplayHistory
 
@@ -56,7 +56,7 @@ class Scribe:
         query, partition = f"q{self.dice.randrange(QUERIES)}", self.dice.randrange(PARTITIONS)
         epoch, row = self.history.last_row(query, partition) or (0, -1)
         # The next epoch begins when the one before is done, at the earliest; the same again when
-        # nobody is told that it was done.
+        # the query does not learn that it was done.
         if row == ROWS - 1 and self.dice.random() < 0.6:
             epoch += 1
         payloads = [row_text(query, partition, epoch, n) for n in range(ROWS)]

@@ -85,7 +85,7 @@ def test_a_repeated_row_is_dropped_and_takes_no_offset() -> None:
     assert one.repeated_count == 3
 
 
-def test_who_joins_goes_on_where_the_other_is() -> None:
+def test_a_joiner_continues_at_the_offset_of_the_others() -> None:
     one, two = begun(), ReplayHistory(1000)
     delivered(one, b"x", *replay_history.rows(SinkRows("q", 0, 1), 0, [b"r0", b"r1"]))
     two.adopt(one.state())

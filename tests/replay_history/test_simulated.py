@@ -25,7 +25,7 @@ def failures(protocol: str, seeds: range, jobs: int = 1) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["ring", "mtp"])
-def test_all_count_alike_and_rows_come_once(protocol: str) -> None:
+def test_all_members_have_the_same_offsets_and_rows_once(protocol: str) -> None:
     assert not failures(protocol, range(12))
 
 

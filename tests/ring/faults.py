@@ -36,7 +36,7 @@ MS: Final = 1000
 WARM_US: Final = 350 * MS
 """By then a ring stands, and works."""
 FAULT_US: Final = 2_600 * MS
-"""By then the struck one is back by itself, and the world heals what nobody has broken."""
+"""By then the struck member has rejoined by itself, and the simulator has healed what it broke."""
 MESSAGES: Final = 130
 OPTIONS: Final = {
     "t_send_us": 2 * MS,
@@ -48,7 +48,7 @@ OPTIONS: Final = {
 }
 """Set here, so that the page does not change with a default."""
 SUSPECT_US: Final = OPTIONS["t_rt_us"] * OPTIONS["tries"]
-"""Who is silent for this long while it holds the token is suspected."""
+"""A holder of the token that is silent for this long is suspected."""
 SHORT_US: Final = SUSPECT_US // 3
 LONG_US: Final = SUSPECT_US * 7
 """Long enough for the others to go on without it, whatever it was about to do."""
@@ -173,7 +173,7 @@ class Watcher:
 
 
 class Watched(Site):
-    """A site whose states are told after each step."""
+    """A site whose states are recorded after each step."""
 
     watcher: Watcher
 
@@ -260,11 +260,11 @@ class Happened(NamedTuple):
     broken: tuple[str, ...]
     """Laws, that all end in one ring among them."""
     again_us: int
-    """From the fault until every survivor has delivered something said after it; -1 is never."""
+    """From the fault until every survivor has delivered a message sent after it; -1 is never."""
     views: int
     """Different ones that were installed after the fault."""
     first: str
-    """Who formed the first of them."""
+    """The member that formed the first of them."""
     same_life: bool
 
 
@@ -306,7 +306,7 @@ def _views(case: Case, history: History) -> int:
 
 
 def _first(case: Case, watcher: Watcher) -> str:
-    """Who formed the first ring after the fault, by its place on the one before."""
+    """The member that formed the first ring after the fault, by its position on the one before."""
     before, s = watcher.before or (Ring(), 0)
     later = [ring for version, ring in watcher.rings.items() if version > before.version]
     if not later or later[0].leader is None:

@@ -10,7 +10,7 @@ from unisono.spec import ProtocolSpec
 
 
 def heavy(seed: int, spec: ProtocolSpec | None = None) -> Plan:
-    """Much to say, small turns and little bandwidth, so that turns take their time."""
+    """Many messages, small turns and little bandwidth, so that turns take their time."""
     options = {"turn_packets": (2, 3, 6, 40)[seed % 4]}
     chaos = Plan(
         protocol="ring", spec=spec, nodes=3 + seed % 5, seed=seed, messages=60, options=options

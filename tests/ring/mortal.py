@@ -1,4 +1,4 @@
-"""A member of a ring as a process of its own, which dies with the token in its hands when told to.
+"""A member of a ring as a process of its own, which on command dies while it holds the token.
 
 Under load the token is nowhere for long: who looks from outside kills a process that held it a
 moment ago. So the process ends itself, by SIGKILL, in the step that brought it the token, before
@@ -56,7 +56,7 @@ class Mortal(Site):
 
 
 class Playing:
-    """Talks all the time, and knows when it heard what."""
+    """Sends all the time, and records when it delivered what."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
         self._join = orders

@@ -30,7 +30,7 @@ def safe_delivered_on_receipt(patch: Patch) -> None:
 
 
 def k_taken_as_the_most(patch: Patch) -> None:
-    """Safe is what somebody has."""
+    """A message is safe once any member has it."""
     settle = Ordering.settle
 
     def hasty(self: Any) -> None:
@@ -41,7 +41,7 @@ def k_taken_as_the_most(patch: Patch) -> None:
 
 
 def majority_not_needed(patch: Patch) -> None:
-    """Whoever is there goes on."""
+    """Any part continues."""
     patch.setattr(Quorums, "are_met", lambda self, people: True)
     patch.setattr(Formation, "size", lambda self, names, *rest: len(names))
 
@@ -60,7 +60,7 @@ def base_ignored(patch: Patch) -> None:
 
 
 def cut_of_a_newcomer_wrong(patch: Patch) -> None:
-    """It is told that the streams of the others begin one later."""
+    """A joiner's streams of the others begin one later."""
     change = DeliveryQueue.change
 
     def late(self: Any, ring: Any, *more: Any) -> None:
@@ -74,7 +74,7 @@ def cut_of_a_newcomer_wrong(patch: Patch) -> None:
 
 
 def leaver_departs_early(patch: Patch) -> None:
-    """It says goodbye and is gone, whatever the others lack."""
+    """A member announces its leave and ends, whatever the others lack."""
 
     def abrupt(self: Any, out: list[Effect]) -> None:
         self._lifecycle.leaving = self._lifecycle.released = True
@@ -112,7 +112,7 @@ def gaps_never_asked_for(patch: Patch) -> None:
 
 
 def nobody_stands(patch: Patch) -> None:
-    """Who hears no invitation waits for ever."""
+    """A member without an invitation waits for ever."""
     listen = RingSearch.listen
 
     def but_once(self: Any, out: list[Effect]) -> None:
@@ -136,7 +136,7 @@ def state_of_another_place(patch: Patch) -> None:
 
 
 def two_holders_at_a_time(patch: Patch) -> None:
-    """Now and then the one after the holder speaks too, and its turn is taken."""
+    """Now and then the member after the holder sends a turn too, and it is taken."""
 
     def generous(self: Any) -> bool:
         state, s = self._state, self._ordering.S
@@ -196,7 +196,7 @@ def last_first(patch: Patch) -> None:
 
 
 def view_before_what_was_said(patch: Patch) -> None:
-    """One member is told of a change before the messages that came before it."""
+    """One member gets a view before the messages that precede it."""
     change = DeliveryQueue.change
 
     def hasty(self: Any, ring: Any, *more: Any) -> None:
@@ -215,7 +215,7 @@ def quorum_always_true(patch: Patch) -> None:
 
 
 def promise_not_kept(patch: Patch) -> None:
-    """Who comes back after a crash has forgotten what it promised and accepted, and votes by its
+    """After a crash a member has forgotten what it promised and accepted, and votes by its
     name."""
 
     def forgetful(self: Any, stable: object) -> None:

@@ -20,7 +20,7 @@ from unisono.protocols.ring.states import ReformationState
 
 
 def deafen(room: Room, name: str) -> None:
-    """It is heard, and hears nobody."""
+    """The others receive from it, and it receives from none."""
     for other in room.actors:
         if other != name:
             room.obey(f"cut {other} > {name}")
@@ -28,7 +28,7 @@ def deafen(room: Room, name: str) -> None:
 
 @pytest.mark.parametrize("deaf", ["a", "b", "c"])
 def test_a_deaf_process_does_not_keep_the_others_from_beginning(deaf: str) -> None:
-    """It invited without end, was promised what it asked without end, and heard no answer: the two
+    """It invited without end, got promises without end, and received no answer: the two
     others, who were a majority, never began."""
     room = started("a", "b", "c", sites=3)
     deafen(room, deaf)
@@ -38,7 +38,9 @@ def test_a_deaf_process_does_not_keep_the_others_from_beginning(deaf: str) -> No
 
 
 @pytest.mark.parametrize(("deaf", "captive"), ["ab", "ba"])
-def test_a_deaf_process_does_not_hold_one_that_hears_everybody(deaf: str, captive: str) -> None:
+def test_a_process_that_receives_nothing_does_not_block_one_that_receives_all(
+    deaf: str, captive: str
+) -> None:
     """Two of five were cut off, and one of them stays deaf. The other promised it a ring again and
     again, and would not see that the majority's goes on."""
     room = together("a", "b", "c", "d", "e", sites=5)
@@ -56,9 +58,9 @@ def test_a_deaf_process_does_not_hold_one_that_hears_everybody(deaf: str, captiv
     lawful(room)
 
 
-def test_a_founder_that_dies_before_the_word_to_resume_is_not_waited_for() -> None:
-    """Nobody knows how many there are. Who had accepted the founder's ring asked for a majority of
-    it without end, and kept out all who came later."""
+def test_a_founder_that_dies_before_resume_is_not_waited_for() -> None:
+    """The size is unknown. A member that had accepted the founder's ring required a majority of
+    it without end, and kept out all later joiners."""
     room = started("a", "b", "c", sites=0)
     room.loses = losing(Code.RESUME, Code.TOKEN_BC)
     room.obey("join a b")
@@ -77,7 +79,7 @@ def test_a_founder_that_dies_before_the_word_to_resume_is_not_waited_for() -> No
 
 def test_a_late_copy_of_an_invitation_is_none() -> None:
     """It took one that had accepted the ring back to waiting for a description: the word to resume
-    and the turns passed it by, and at last it was told to stop."""
+    and the turns passed it by, and at last it was stopped."""
     room = started("a", "b", "c", "d", sites=0)
     room.obey("join a b c")
     gather(room, *"abc")

@@ -1,4 +1,4 @@
-"""A NULL that is said while the turn before it is still coming in."""
+"""A NULL that is sent while the turn before it is still arriving."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parts(room: Room, s: int, flags: int = Flag.WANTED) -> list[bytes]:
 
 
 def early(room: Room, s: int, has: int) -> bytes:
-    """The NULL of the one whose turn it is, who has only so much."""
+    """The NULL of the next holder, which has only so much."""
     who = site(room, holder_of(room, s - 1))
     header = Header(who.state.ring.version, who.state.key, who.state.key, has, s, 0)
     return sealed(Code.TOKEN_BC, header, TURN.pack(1, Flag.EARLY, 0))
@@ -69,14 +69,14 @@ def hears(room: Room, name: str, by: str, *packets: bytes) -> list[TurnPacket]:
 
 
 @pytest.mark.rule("RNG-3")
-def test_who_has_nothing_to_say_passes_while_the_turn_is_still_coming_in() -> None:
+def test_an_idle_member_passes_while_the_turn_is_still_arriving() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     first, second, third = (holder_of(room, s + n) for n in range(3))
     packets = parts(room, s + 1)
     (null,) = hears(room, second, first, packets[0])
     assert (null.header.s, null.flags, bytes(null.pieces[0])) == (s + 2, Flag.EARLY, b"")
-    assert null.header.local == s, "it has not what it did not hear the end of"
+    assert null.header.local == s, "it does not have an incomplete turn"
     assert not hears(room, second, first, *packets[1:]), "and it passes once"
     assert S(room, second) == s + 2
 
@@ -88,13 +88,13 @@ def test_who_has_nothing_to_say_passes_while_the_turn_is_still_coming_in() -> No
 
 
 @pytest.mark.parametrize("flags", [0, Flag.SAFE, Flag.SAFE | Flag.ACK])
-def test_where_nobody_waits_for_the_token_it_is_passed_when_all_is_here(flags: int) -> None:
+def test_a_token_without_takers_is_passed_when_the_turn_is_complete(flags: int) -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     assert not hears(room, holder_of(room, s + 1), holder_of(room, s), parts(room, s + 1, flags)[0])
 
 
-def test_who_has_something_to_say_waits_for_all_that_comes_before_it() -> None:
+def test_a_member_with_messages_waits_for_all_turns_before_its_own() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     first, second = holder_of(room, s), holder_of(room, s + 1)
@@ -106,7 +106,7 @@ def test_who_has_something_to_say_waits_for_all_that_comes_before_it() -> None:
     assert mine.header.s == s + 2 and mine.pieces[0] and not mine.flags & Flag.EARLY
 
 
-def test_who_wants_to_leave_waits_for_all_that_comes_before_it() -> None:
+def test_a_leaving_member_waits_for_all_turns_before_its_own() -> None:
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     second = holder_of(room, s + 1)
@@ -115,7 +115,7 @@ def test_who_wants_to_leave_waits_for_all_that_comes_before_it() -> None:
 
 
 @pytest.mark.rule("RNG-5")
-def test_nothing_is_passed_over_two_turns_that_are_not_whole() -> None:
+def test_no_early_pass_over_two_incomplete_turns() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     first, third = holder_of(room, s), holder_of(room, s + 2)
@@ -124,7 +124,7 @@ def test_nothing_is_passed_over_two_turns_that_are_not_whole() -> None:
 
 
 @pytest.mark.rule("RNG-8")
-def test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more() -> None:
+def test_an_early_null_counts_for_no_more_than_its_sender_has() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     me, second = holder_of(room, s + 2), holder_of(room, s + 1)
@@ -222,7 +222,7 @@ def test_no_law_is_broken_where_rings_stand_still_after_tokens_were_passed(
     seeds: range,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An invitation that comes to nothing, whenever somebody is a round ahead of what it has."""
+    """An invitation without consequence, whenever a member is a round ahead of what it has."""
     still: list[int] = []
     plain, roll = Site.step, Random(1)
 
@@ -251,7 +251,7 @@ def test_no_law_is_broken_where_rings_stand_still_after_tokens_were_passed(
 
 
 @pytest.mark.rule("RNG-14")
-def test_who_lets_in_first_says_again_what_it_had_passed() -> None:
+def test_a_coordinator_resends_what_it_passed_before_it_admits() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     first, second = holder_of(room, s), holder_of(room, s + 1)
@@ -303,17 +303,17 @@ def whatever_is_missing(self: Ordering) -> bool:
     ("owner", "name", "bug", "test"),
     [
         (Receiver, "note_sender", all_taken_for_there,
-         test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more),
+         test_an_early_null_counts_for_no_more_than_its_sender_has),
         (Ordering, "is_lost", taken_for_a_sign_of_loss,
          test_an_early_null_does_not_make_believe_that_something_was_lost),
         (TokenPassing, "pass_early", not_remembered,
          test_what_was_passed_early_stays_null_though_it_was_forgotten),
         (TokenPassing, "can_pass_early", whoever_waits,
-         test_who_has_something_to_say_waits_for_all_that_comes_before_it),
+         test_a_member_with_messages_waits_for_all_turns_before_its_own),
         (TokenPassing, "can_pass_early", whoever_waits,
-         test_who_wants_to_leave_waits_for_all_that_comes_before_it),
+         test_a_leaving_member_waits_for_all_turns_before_its_own),
         (Ordering, "is_arriving", whatever_is_missing,
-         test_nothing_is_passed_over_two_turns_that_are_not_whole),
+         test_no_early_pass_over_two_incomplete_turns),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip

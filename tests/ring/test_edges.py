@@ -109,7 +109,7 @@ def test_help_is_no_more_than_what_is_kept() -> None:
 
 
 def test_a_group_of_known_size_remembers_no_more_names_than_it_has() -> None:
-    """Who failed was absent for ever: with each new name the description of the ring grew."""
+    """Failed members were absent for ever: with each new name the ring's description grew."""
     room = started("a", "b", "c", "d", "e", "f", "g", sites=3)
     room.obey("join a b c")
     gather(room, *"abc")
@@ -122,12 +122,12 @@ def test_a_group_of_known_size_remembers_no_more_names_than_it_has() -> None:
         assert site(room, "a").state.ring.absent == ()
 
 
-# -- members that were told different things ------------------------------------------------------
+# -- members with different options ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("other", [2, 5])
-def test_those_who_differ_about_the_size_of_the_group_do_not_begin_one(other: int) -> None:
-    """Only who joined a ring was asked, not who began it: some counted a majority of two, and some
+def test_members_that_differ_about_the_size_of_the_group_do_not_found_one(other: int) -> None:
+    """Only joiners were checked, not the founder: some counted a majority of two, some
     of five."""
     room = started("a", "b", "c", sites=other)
     room.has_terms = True
@@ -140,8 +140,8 @@ def test_those_who_differ_about_the_size_of_the_group_do_not_begin_one(other: in
         assert {sizes[each] for each in seen(room, name)} <= {sizes[name]}
 
 
-def test_who_cannot_take_a_message_that_others_take_stops() -> None:
-    """It dropped the message, and with it all that its sender said later, and went on as if nothing
+def test_a_member_that_cannot_take_a_message_that_others_take_stops() -> None:
+    """It dropped the message, and with it all later ones of its sender, and continued as if nothing
     had happened: members of one view had delivered different things."""
     room = started("a", "b", "c", sites=3, turn_packets=1)
 

@@ -1,4 +1,4 @@
-"""Each fault at each state of each machine in each role: all end in one ring, as the page says."""
+"""Each fault at each state of each machine in each role: all end in one ring, as documented."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("story", "nodes"), CASES)
-def test_every_fault_ends_in_one_ring_as_the_page_says(
+def test_every_fault_ends_in_one_ring_as_documented(
     story: Story, nodes: int, page: dict[int, list[faults.Row]]
 ) -> None:
     told = faults.results(nodes, story)
-    assert told, "nobody was struck"
+    assert told, "no fault was injected"
     assert not wrong(told)
     now = [outcomes(row) for row in faults.rows(told)]
     then = [outcomes(row) for row in page[nodes] if row.story == story.words]

@@ -58,9 +58,9 @@ PAPERS_STATES = {
 }
 
 UNWALKED = {
-    "reformation: W_RSU --RELEASE/be_released--> W_RSU": "who is released was not offered a ring",
+    "reformation: W_RSU --RELEASE/be_released--> W_RSU": "a released member was offered no ring",
     "coordinator: W_REF --TOKEN_BC[is_my_ring]/resume--> INIT": (
-        "nobody speaks on a ring before its coordinator has said resume"
+        "no turn is sent on a ring before its coordinator has sent RESUME"
     ),
 }
 """Arrows that neither stories nor chaos take, and why."""
@@ -103,7 +103,7 @@ def test_every_event_and_timer_of_the_paper_is_in_the_figures() -> None:
 
 
 @pytest.mark.rule("RNG-19")
-def test_what_was_added_to_the_paper_is_few_and_comes_after_it() -> None:
+def test_codes_added_to_the_papers_are_few_and_numbered_after_them() -> None:
     added = {code.name for code in Code if code > 24}
     assert added == {
         "RING_INFO", "RESEND_RQU", "QUIT", "RELEASE", "STALE", "REFUSE", "STATE_ASK", "STATE",
@@ -113,7 +113,7 @@ def test_what_was_added_to_the_paper_is_few_and_comes_after_it() -> None:
 
 
 @pytest.mark.rule("RNG-19")
-def test_who_has_spoken_waits_for_the_next_turn() -> None:
+def test_a_member_that_sent_its_turn_waits_for_the_next() -> None:
     """[RNG Figure 7] After multicasting, Send is in waitack until the next turn has come."""
     room = quiet("a", "b", "c")
     s = at_rest(room)
@@ -183,7 +183,7 @@ def a_later_ring_in_a_gap(room: Room) -> str:
 
 
 def a_ring_that_goes_on_elsewhere(room: Room) -> str:
-    """A coordinator hears of a later ring by the answer to its request to join."""
+    """A coordinator learns of a later ring by the answer to its request to join."""
     s = at_rest(room)
     me = holder_of(room, s + 3)
     room.obey(f"split {me} | {' '.join(n for n in room.actors if n != me)}")
@@ -225,7 +225,7 @@ def a_holder_that_was_only_slow(room: Room) -> str:
 
 
 def with_a_ring_that_is_not_accepted(room: Room) -> str:
-    """The coordinator of a new ring, whom no acknowledgment reaches."""
+    """The coordinator of a new ring, which no acknowledgment reaches."""
     room.loses = losing(Code.NEWTR_ACK)
     room.obey(f"crash {holder_of(room, at_rest(room))}")
     room.until(lambda: room.of(Code.NEWTR_BC), late_ms=3_000)

@@ -1,4 +1,4 @@
-"""The operator's word: a part goes on without a majority, and never at the cost of one."""
+"""The operator's request: a part continues without a majority, and never at the cost of one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def changes(room: Ward, name: str) -> set[ChangeKind]:
 
 
 def test_what_was_not_with_all_is_not_safe_in_the_old_view() -> None:
-    """e's message reaches d alone; a, b and c die without it. d and e hear it in a transitional
+    """e's message reaches d alone; a, b and c die without it. d and e deliver it in a transitional
     view of their own, before the one in which they go on."""
     room = on_one_ring(*FIVE, durable=True)
 
@@ -63,7 +63,7 @@ def test_what_was_not_with_all_is_not_safe_in_the_old_view() -> None:
     lawful(room)
 
 
-def test_a_majority_that_had_gone_on_goes_before_a_part_that_was_let_go_on() -> None:
+def test_a_majority_that_continued_outranks_a_part_continued_by_request() -> None:
     room = on_one_ring(*FIVE, durable=True)
     room.obey("split a b c | d e")
     gather(room, "a", "b", "c")
@@ -85,7 +85,7 @@ def test_a_majority_that_had_gone_on_goes_before_a_part_that_was_let_go_on() -> 
 
 
 def test_and_also_when_that_majority_is_blocked_by_then() -> None:
-    """a, b and c went on; then c died. What they heard as safe is not lost to the two others."""
+    """a, b and c continued; then c died. What they delivered as safe is not lost to the rest."""
     room = on_one_ring(*FIVE, durable=True)
     room.obey("split a b c | d e")
     gather(room, "a", "b", "c")
@@ -103,7 +103,7 @@ def test_and_also_when_that_majority_is_blocked_by_then() -> None:
     assert not site(room, "a").state.record.trunk > NO_VERSION
 
 
-def test_those_who_go_before_a_part_form_the_next_ring() -> None:
+def test_members_that_outrank_a_part_form_the_next_ring() -> None:
     """d, which remembers nothing, was let go on alone; the others, a majority, were blocked, and
     neither followed the turns of d for ever nor were followed by it in vain."""
     room = on_one_ring(*FIVE, durable=True)
@@ -121,7 +121,7 @@ def test_those_who_go_before_a_part_form_the_next_ring() -> None:
     assert room.words("a") == ["kept"]
 
 
-def test_where_no_majority_went_on_the_part_that_was_let_go_on_is_the_group() -> None:
+def test_where_no_majority_continued_the_part_continued_by_request_is_the_group() -> None:
     room = on_one_ring(*FIVE, durable=True)
     room.obey("split a b c | d e\ncut a b c")
     let_go_on(room, "d", "e")
@@ -139,7 +139,7 @@ def test_where_no_majority_went_on_the_part_that_was_let_go_on_is_the_group() ->
 
 
 @pytest.mark.parametrize("sites", [0, 2])
-def test_one_of_a_pair_goes_on_alone_when_the_other_is_gone_for_good(sites: int) -> None:
+def test_one_of_a_pair_continues_alone_when_the_other_is_gone_for_good(sites: int) -> None:
     room = on_one_ring("a", "b", sites=sites)
     room.obey("say a both\nadvance 200ms\ncrash b\nsay a alone")
     blocked(room, "a")
@@ -154,7 +154,7 @@ def test_one_of_a_pair_goes_on_alone_when_the_other_is_gone_for_good(sites: int)
     lawful(room)
 
 
-def test_the_word_is_not_needed_where_a_majority_is() -> None:
+def test_the_request_is_not_needed_where_a_majority_is() -> None:
     room = on_one_ring("a", "b", "c", durable=True)
     room.obey("crash c")
     room.until(lambda: not site(room, "a").state.is_normal or not site(room, "b").state.is_normal)

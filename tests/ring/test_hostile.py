@@ -69,7 +69,7 @@ LARGEST = (b"\xff", b"\x7f\xff", b"\x3f\xff", b"\x80", b"\x00")
 
 
 def every_packet() -> list[bytes]:
-    """What a ring of five says in a life full of trouble."""
+    """The packets of a ring of five under many faults."""
     room = started(*"abcde", sites=0, state=1, tries=12)
     room.obey("join a b c d\nadvance 400ms\nsay a one\nshout b 5000\nadvance 40ms")
     room.obey("lose 2 b > c token\nlose 2 a > d token\nlose 2 d > b token\nsay b two\nsay d three")
@@ -297,7 +297,7 @@ class Victim:
 
 @pytest.mark.rule("RNG-18")
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
-def test_hostile_packets_are_counted_and_hurt_nobody(
+def test_hostile_packets_are_counted_and_harmless(
     phase: Callable[[], tuple[Room, str]], packets: list[bytes]
 ) -> None:
     dice = Random(phase.__name__)
@@ -419,7 +419,7 @@ def test_a_flood_of_one_kind_fills_no_memory(
     assert weight(who) - start < most
 
 
-def test_a_ring_goes_on_after_all_that() -> None:
+def test_a_ring_survives_hostile_packets() -> None:
     """What is mangled on the wire has a wrong checksum: nothing of it is believed."""
     room = quiet("a", "b", "c")
     dice = Random(5)
@@ -435,7 +435,7 @@ def test_a_ring_goes_on_after_all_that() -> None:
 
 
 def test_packets_of_a_former_ring_change_nothing() -> None:
-    """All that was said on the first ring comes again on the second."""
+    """All packets of the first ring are replayed on the second."""
     room = together("a", "b", "c", "d")
     room.obey("say a one\nadvance 40ms")
     old = [sent.sealed for sent in room.sent]

@@ -37,7 +37,7 @@ def ask(room: Room, by: str, of: str, *ranges: tuple[int, int, int]) -> None:
 
 
 def with_a_turn(room: Room) -> tuple[str, str, int]:
-    """Who said a turn of several packets, another, and the turn."""
+    """The sender of a turn of several packets, another member, and the turn."""
     s = at_rest(room)
     holder = holder_of(room, s)
     step(room, holder, Multicast([bytes(900)] * 20, Service.AGREED))
@@ -45,7 +45,7 @@ def with_a_turn(room: Room) -> tuple[str, str, int]:
 
 
 @pytest.mark.rule("RNG-6")
-def test_who_is_asked_for_the_rest_of_a_turn_once_was_late_and_twice_lost_it() -> None:
+def test_a_first_request_for_the_rest_of_a_turn_is_lateness_and_a_second_is_loss() -> None:
     room = quiet("a", "b", "c")
     holder, other, s = with_a_turn(room)
     pace = site(room, holder).send_queue.pace
@@ -69,8 +69,8 @@ def test_what_cannot_be_late_was_lost(gap: tuple[int, int]) -> None:
 
 
 @pytest.mark.rule("RNG-6")
-def test_only_what_was_said_is_lost_or_late() -> None:
-    """Another's turn, or a NULL of ours that was early, tells nothing about our pace."""
+def test_only_what_was_sent_is_lost_or_late() -> None:
+    """Another's turn, or an early NULL of ours, is no evidence about our pace."""
     room = quiet("a", "b", "c")
     holder, other, s = with_a_turn(room)
     core = site(room, holder)
@@ -100,7 +100,7 @@ def test_what_turns_out_to_be_lost_is_asked_for_at_once() -> None:
 
 
 @pytest.mark.rule("RNG-6")
-def test_a_ring_that_stands_still_does_not_make_the_rest_of_a_turn_late() -> None:
+def test_a_stopped_ring_does_not_make_the_rest_of_a_turn_late() -> None:
     member = site(quiet("a", "b", "c"), "b")
     member.ordering.highest = member.ordering.S + 1
     member.repair.watch_gap(None, [])
@@ -135,7 +135,7 @@ def test_the_rest_of_a_turn_is_waited_for_as_long_as_it_usually_takes() -> None:
 
 
 @pytest.mark.rule("RNG-6")
-def test_who_had_to_ask_waits_longer_the_next_time() -> None:
+def test_a_member_that_had_to_request_waits_longer_the_next_time() -> None:
     member = site(quiet("a", "b", "c"), "b")
     first_us = waits_us(member, T_RT_US // 8)
     member.ordering.highest = member.ordering.S + 1
@@ -147,7 +147,7 @@ def test_who_had_to_ask_waits_longer_the_next_time() -> None:
 
 
 @pytest.mark.rule("RNG-9")
-def test_what_is_given_up_when_the_ring_stands_still_is_kept_no_longer() -> None:
+def test_an_early_turn_given_up_on_a_stopped_ring_is_freed() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     second, third = holder_of(room, s + 1), holder_of(room, s + 2)

@@ -1,4 +1,4 @@
-"""Messages of any lengths: what is said is what is heard, in as few rows as may be."""
+"""Messages of any lengths: what is sent is delivered, in as few rows as possible."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def heard(ordering: Ordering, s: int, content: bytes) -> list[bytes]:
     st.integers(1, 6),
     st.integers(200, 1_400),
 )
-def test_what_is_said_is_heard(
+def test_what_is_sent_is_delivered(
     said: list[list[bytes]], turn_packets: int, packet_bytes: int
 ) -> None:
     speaker, listener, found = speech(turn_packets, packet_bytes), hearing(), list[bytes]()
@@ -81,7 +81,7 @@ def test_what_is_said_is_heard(
 
 
 @given(st.lists(payloads, min_size=1, max_size=40), st.integers(0, 40))
-def test_what_another_says_for_us_is_heard_once(said: list[bytes], known: int) -> None:
+def test_a_delegated_message_is_delivered_once(said: list[bytes], known: int) -> None:
     asks, says, listener = speech(), speech(), hearing()
     asks.add(said, Service.AGREED)
     body = asks.delegate()
@@ -135,7 +135,7 @@ def test_lengths_that_are_not_those_of_the_bytes_are_not_believed(
         MessageGroup(1 << 15, 1 << 31, int(Service.AGREED) | DIFFER),
     ],
 )
-def test_rows_that_nobody_writes_are_malformed(group: MessageGroup) -> None:
+def test_rows_that_no_member_writes_are_malformed(group: MessageGroup) -> None:
     with pytest.raises(BadPacket):
         read_runs(write_runs([OriginRun(KEY, 1, [group], [bytes(14)])]))
 

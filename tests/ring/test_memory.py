@@ -1,4 +1,4 @@
-"""What was safe stays, whatever dies, as long as not too many lose their memory at once."""
+"""What was safe survives, whatever dies, as long as not too many lose their memory at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ward(Room):
 
 
 def ward(*names: str, durable: bool = False, **options: int) -> Ward:
-    """Processes that keep no records over a crash, unless it is said that they do."""
+    """Processes that keep no records over a crash, unless they are given `stable`."""
     room = Ward()
     settings = " ".join(f"{key}={value}" for key, value in options.items())
     room.obey(f"start ring {' '.join(names)} tries=3 {settings}")
@@ -76,7 +76,7 @@ def test_two_that_forgot_do_not_outvote_the_one_that_remembers() -> None:
     room.until(lambda: all("after" in room.words(name) for name in FIVE))
     assert room.words("a") == ["kept", "after"]
     assert [message.seq for _, message in room.heard["a"]] == [1, 2]
-    assert room.heard["d"][-1][1].seq == 2, "nobody gives a safe message's place to another"
+    assert room.heard["d"][-1][1].seq == 2, "no other message gets a safe message's sequence number"
     lawful(room)
 
 
@@ -90,7 +90,7 @@ def test_the_warning_names_those_that_are_new_to_the_group() -> None:
     assert "3 that remember are needed: the group does not know d, e;" in room.warned["a"]
 
 
-def test_one_that_forgot_is_let_in_by_those_that_remember_and_votes_again() -> None:
+def test_a_member_without_memory_is_admitted_by_those_that_remember_and_votes_again() -> None:
     room = on_one_ring("a", "b", "c")
     for name in ("a", "b", "c", "a"):
         room.obey(f"say {name} {name}")
@@ -103,7 +103,7 @@ def test_one_that_forgot_is_let_in_by_those_that_remember_and_votes_again() -> N
     lawful(room)
 
 
-def test_a_majority_that_forgot_at_once_is_told_and_the_group_begins_anew() -> None:
+def test_a_majority_that_lost_its_memory_is_stopped_and_the_group_begins_anew() -> None:
     room = on_one_ring("a", "b", "c")
     room.obey("say a lost")
     room.pass_ms(100)
@@ -118,7 +118,7 @@ def test_a_majority_that_forgot_at_once_is_told_and_the_group_begins_anew() -> N
     room.until(lambda: all(room.words(name)[-1:] == ["anew"] for name in "abc"))
 
 
-def test_one_of_a_pair_forgets_and_comes_back() -> None:
+def test_one_of_a_pair_rejoins_without_its_memory() -> None:
     """Where the number is even, half of them that remember and one more are enough."""
     room = on_one_ring("a", "b")
     room.obey("say a kept")
@@ -131,7 +131,7 @@ def test_one_of_a_pair_forgets_and_comes_back() -> None:
     lawful(room)
 
 
-def test_without_records_all_must_come_before_a_group_begins() -> None:
+def test_without_records_all_must_be_present_before_a_group_begins() -> None:
     room = ward("a", "b", "c")
     room.obey("join a b")
     room.pass_ms(3_000)
@@ -150,7 +150,7 @@ def test_with_records_a_majority_begins(came: tuple[str, ...]) -> None:
 
 
 def test_a_group_does_not_begin_anew_while_one_that_remembers_is_not_here() -> None:
-    """Three of four come without their memory, and the fourth is cut off with what it heard."""
+    """Three of four return without memory, and the fourth is cut off with what it delivered."""
     room = on_one_ring("a", "b", "c", "d")
     room.obey("say a kept\nadvance 100ms\nsplit a | b c d")
     forget(room, "b", "c", "d")
@@ -162,8 +162,8 @@ def test_a_group_does_not_begin_anew_while_one_that_remembers_is_not_here() -> N
     assert room.ends["a"].cause is Cause.MEMORY_LOST
 
 
-def test_all_that_had_a_ring_forgot_it_and_who_has_an_older_one_is_told() -> None:
-    """a, b and c lose what was said, though not their records; d and e are on an older ring."""
+def test_all_of_a_ring_lost_their_memory_and_a_member_of_an_older_one_is_stopped() -> None:
+    """a, b and c lose the messages, though not their records; d and e are on an older ring."""
     room = on_one_ring(*FIVE, durable=True)
     room.obey("split a b c | d e")
     gather(room, "a", "b", "c")
@@ -224,7 +224,7 @@ def test_of_a_torn_last_record_the_one_before_it_counts() -> None:
     assert site(room, "c").state.record.pledged >= before.pledged
 
 
-def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None:
+def test_a_member_that_lost_its_records_has_no_vote() -> None:
     room = ward(*FIVE, durable=True)
     room.obey("join a b c d")
     gather(room, "a", "b", "c", "d")
@@ -244,7 +244,7 @@ def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None
 
 
 @pytest.mark.parametrize("first_file", [False, True])
-def test_who_was_on_the_founding_ring_and_claims_no_past_is_not_believed(first_file: bool) -> None:
+def test_a_seated_member_that_claims_no_past_has_no_vote(first_file: bool) -> None:
     """b lost its file, or was never given one before; a alone remembers what is safe."""
     room = on_one_ring("a", "b", "c", durable=not first_file)
     room.obey("split a b | c")

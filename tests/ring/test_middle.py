@@ -33,7 +33,7 @@ def burst(room: Room, by: str, *packets: bytes) -> Received:
 
 
 def begun() -> tuple[Room, int, str, str, list[bytes]]:
-    """A turn of which the first two packets are here; who speaks, and who hears it."""
+    """A turn of which the first two packets are here; its sender, and a receiver."""
     room = quiet("a", "b", "c")
     s = at_rest(room)
     by, me = holder_of(room, s), holder_of(room, s + 2)
@@ -45,7 +45,7 @@ def begun() -> tuple[Room, int, str, str, list[bytes]]:
 
 @pytest.mark.rule("RNG-5")
 @pytest.mark.parametrize("seed", range(40))
-def test_a_turn_is_the_same_however_its_packets_come(seed: int) -> None:
+def test_a_turn_is_the_same_in_any_order_of_its_packets(seed: int) -> None:
     """In any order, some of them twice, in bursts of any length."""
     rng = Random(seed)
     room = quiet("a", "b", "c")
@@ -74,7 +74,7 @@ def test_the_middle_of_a_turn_wakes_no_machine() -> None:
     assert delivered_in(effects) == WORDS
 
 
-def test_a_holder_that_was_asked_is_heard_by_the_middle_of_its_turn() -> None:
+def test_the_middle_of_a_turn_shows_that_its_holder_lives() -> None:
     room, _, by, me, packets = begun()
     for _ in range(2):
         site(room, me).detection.wait_for(site(room, me).token.holder_key())
@@ -83,7 +83,7 @@ def test_a_holder_that_was_asked_is_heard_by_the_middle_of_its_turn() -> None:
 
 
 @pytest.mark.rule("RNG-2")
-def test_who_does_not_hold_the_token_adds_nothing_to_a_turn() -> None:
+def test_a_member_without_the_token_adds_nothing_to_a_turn() -> None:
     room, s, by, me, packets = begun()
     liar = site(room, holder_of(room, s + 1))
     header = Header(liar.state.ring.version, liar.state.key, liar.state.key, 0, s + 1, 0)
@@ -97,7 +97,7 @@ def test_who_does_not_hold_the_token_adds_nothing_to_a_turn() -> None:
     assert delivered_in(step(room, me, burst(room, by, *packets[2:]))) == WORDS
 
 
-def test_what_was_coming_in_on_a_ring_that_is_no_more_does_not_go_on() -> None:
+def test_an_incomplete_turn_of_a_former_ring_is_dropped() -> None:
     room, s, by, me, packets = begun()
     site(room, me).ordering.stop()
     step(room, me, burst(room, by, *packets[2:4]))
@@ -105,7 +105,7 @@ def test_what_was_coming_in_on_a_ring_that_is_no_more_does_not_go_on() -> None:
     assert S(room, me) == s, "the first two are missing"
 
 
-def test_packets_that_tell_of_another_count_add_nothing_to_a_turn() -> None:
+def test_packets_with_another_count_add_nothing_to_a_turn() -> None:
     """A forger's, from the holder's address: the first is refused, and so are those like it."""
     room, s, by, me, packets = begun()
     header = Header(
@@ -128,7 +128,7 @@ def test_packets_that_tell_of_another_count_add_nothing_to_a_turn() -> None:
 @pytest.mark.parametrize(
     "lengths", [(0, 5, 5, 1), (5, 0, 5, 1), (5, 5, 5, 6), (0, 0, 0, 1), (5, 5, 4, 1)]
 )
-def test_pieces_of_unlike_lengths_are_no_turn_in_whatever_order_they_come(
+def test_pieces_of_unequal_lengths_are_no_turn_in_any_order(
     lengths: tuple[int, ...],
 ) -> None:
     for order in permutations(range(4)):
@@ -138,7 +138,7 @@ def test_pieces_of_unlike_lengths_are_no_turn_in_whatever_order_they_come(
         assert not coming.missing and coming.turn(1) is None
 
 
-def test_pieces_of_one_length_are_a_turn_in_whatever_order_they_come() -> None:
+def test_pieces_of_one_length_are_a_turn_in_any_order() -> None:
     for order in permutations(range(4)):
         coming = IncomingTurn(1, 0, [None] * 4, 4)
         for at in order:

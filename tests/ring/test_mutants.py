@@ -36,7 +36,7 @@ def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 
 
 def die_with_what_only_they_have(room: Room) -> str:
-    """One says something that only the next hears; both die, and the others go on without it."""
+    """A message reaches only the next member; both die, and the others continue without it."""
     s = at_rest(room)
     one, two = holder_of(room, s), holder_of(room, s + 1)
     room.loses = lambda by, to, packet: (by == one and to != two) or by == two
@@ -48,7 +48,7 @@ def die_with_what_only_they_have(room: Room) -> str:
 
 @pytest.mark.catches("safe")
 @pytest.mark.parametrize("mutant", IN_A_STORY, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_caught_in_a_story(
+def test_a_planted_bug_is_caught_in_a_scenario(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = quiet(*"abcde")
@@ -56,7 +56,7 @@ def test_a_planted_bug_is_caught_in_a_story(
     assert f"{mutant.law}: broken" in die_with_what_only_they_have(room)
 
 
-def test_without_a_bug_the_story_breaks_nothing() -> None:
+def test_without_a_bug_the_scenario_breaks_nothing() -> None:
     assert "broken" not in die_with_what_only_they_have(quiet(*"abcde"))
 
 

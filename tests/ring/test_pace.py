@@ -1,4 +1,4 @@
-"""Where the token is when nobody speaks, and how it moves when somebody has much to say."""
+"""Where the token is when all are idle, and how it moves when a member has many messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def say(room: Room, name: str, *words: bytes) -> None:
         room._perform(actor, effect)
 
 
-def test_the_token_rests_with_the_last_speaker() -> None:
+def test_the_token_rests_with_the_last_sender() -> None:
     room = quiet("a", "b", "c")
     for name in ("a", "b", "c", "b"):
         say(room, name, b"hello")
@@ -42,7 +42,7 @@ def test_the_token_rests_with_the_last_speaker() -> None:
         assert holder_of(room, at_rest(room)) == name
 
 
-def test_who_speaks_again_and_again_is_one_hop_away_from_all() -> None:
+def test_a_frequent_sender_is_one_hop_away_from_all() -> None:
     room = quiet("a", "b", "c")
     say(room, "b", b"first")
     room.pass_ms(20)
@@ -54,10 +54,10 @@ def test_who_speaks_again_and_again_is_one_hop_away_from_all() -> None:
         for other in "ac":
             at_us, message = room.heard[other][-1]
             assert message.payload == b"%d" % n and at_us - said_us <= 2 * MS
-    assert not room.of(Code.DATA_BC_RQU), "nobody was asked to say it"
+    assert not room.of(Code.DATA_BC_RQU), "it was delegated to no member"
 
 
-def test_who_comes_expects_the_token_where_the_others_do() -> None:
+def test_a_joiner_expects_the_token_where_the_others_do() -> None:
     room = quiet("a", "b", sites=3)
     say(room, "a", b"before c")
     room.obey("advance 20ms\nstart ring c sites=3\njoin c")
@@ -69,7 +69,7 @@ def test_who_comes_expects_the_token_where_the_others_do() -> None:
             assert len({site(room, name).passing.wait_us() for name in "abc"}) == 1
 
 
-def test_a_rest_with_one_that_left_is_a_rest_with_nobody() -> None:
+def test_a_token_resting_with_a_member_that_left_rests_nowhere() -> None:
     room = quiet("a", "b", "c")
     say(room, "c", b"farewell")
     room.pass_ms(50)
@@ -79,7 +79,7 @@ def test_a_rest_with_one_that_left_is_a_rest_with_nobody() -> None:
     room.until(lambda: "still here" in room.words("b"))
 
 
-def test_the_token_passes_in_the_same_step_where_others_have_more_to_say() -> None:
+def test_the_token_passes_in_the_same_step_where_others_want_it() -> None:
     room = together("a", "b", "c", turn_packets=1)
     room.pass_ms(3_000)
     speaker = holder_of(room, at_rest(room))
@@ -92,8 +92,8 @@ def test_the_token_passes_in_the_same_step_where_others_have_more_to_say() -> No
     assert all(sent.at_us - heard.get(sent.packet.header.s - 1, sent.at_us) <= MS for sent in nulls)
 
 
-def test_a_holder_with_nothing_to_say_lets_its_application_answer_first() -> None:
-    """Nobody has more to say, so the token is not passed in the step in which the word came."""
+def test_an_idle_holder_lets_its_application_answer_first() -> None:
+    """All are idle, so the token is not passed in the step in which the message came."""
     room = quiet("a", "b", "c")
     s = at_rest(room)
     speaker, after = holder_of(room, s), holder_of(room, s + 1)
@@ -108,7 +108,7 @@ def test_a_holder_with_nothing_to_say_lets_its_application_answer_first() -> Non
 
 @pytest.mark.parametrize(("silence_ms", "waits"), [(0, False), (10, True), (500, True)])
 def test_a_null_waits_a_moment_after_a_lone_message_only(silence_ms: int, waits: bool) -> None:
-    """Two messages, and how long nobody waits before the NULL that follows the second."""
+    """Two messages, and how long the token rests before the NULL that follows the second."""
     room = quiet("a", "b", "c")
     speaker = holder_of(room, at_rest(room))
     say(room, speaker, b"one")
@@ -129,10 +129,10 @@ def test_what_asks_to_be_safe_is_followed_by_nulls_at_once() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_who_waits_until_all_have_what_it_said_does_not_say_that_it_was_a_lone_message(
+def test_a_member_that_waits_for_stability_does_not_mark_a_lone_message(
     count: int,
 ) -> None:
-    """Who leaves, has more to say, or has filled half of its window."""
+    """A member that leaves, has more messages, or has filled half of its window."""
     room = quiet("a", "b", "c")
     speaker = holder_of(room, at_rest(room))
     room.pass_ms(500)

@@ -14,7 +14,7 @@ def grown(pace: TurnPacing, turns: int = 200) -> int:
 
 
 def spoken(paces: list[TurnPacing], speakers: int, rounds: int = 300) -> list[int]:
-    """Packets of the turns of a round in which so many speak and the others say NULL."""
+    """Packets of the turns of a round in which so many send and the others pass NULL."""
     turns: list[int] = []
     for _ in range(rounds):
         turns = []
@@ -40,12 +40,12 @@ def test_a_round_of_turns_fits_a_socket(members: int) -> None:
 
 
 @pytest.mark.parametrize(("members", "most"), [(2, 512), (4, 512), (6, 768), (8, 1024), (64, 1024)])
-def test_who_speaks_alone_has_what_the_others_leave(members: int, most: int) -> None:
+def test_a_lone_sender_has_what_the_others_leave(members: int, most: int) -> None:
     assert spoken(ring_of(members), 1)[0] == most
 
 
 @pytest.mark.parametrize("members", [3, 16])
-def test_who_spoke_alone_makes_room_for_others(members: int) -> None:
+def test_a_lone_sender_shares_when_others_send(members: int) -> None:
     paces = ring_of(members)
     spoken(paces, 1)
     turns = spoken(paces, members)

@@ -98,7 +98,7 @@ def test_a_turn_round_trips(
 
 
 @given(headers, members, rounds, st.integers(0, 255), rounds, members | st.none(), st.booleans())
-def test_what_a_process_says_of_itself_round_trips(
+def test_a_member_record_round_trips(
     header: Header,
     member: Member,
     attempt: int,
@@ -338,7 +338,7 @@ def test_numbers_that_no_member_counts_to_are_nobodys() -> None:
             again(Code.FAST_ACK, good._replace(**change), b"")
 
 
-def test_a_process_speaks_for_itself_only() -> None:
+def test_a_process_reports_of_itself_only() -> None:
     member = Member("a", Address("10.0.0.1", 7), 1)
     header = Header(Version(1, 2), key_of(member) ^ 1, 3)
     person = MemberRecord(Code.QUIT, header, 1, 0, 0, NO_VERSION, member)

@@ -28,7 +28,7 @@ def test_a_preset_is_a_setting_that_works(name: str) -> None:
 
 @pytest.mark.rule("RNG-21")
 def test_the_papers_numbers_are_a_preset() -> None:
-    """C = 2, T_SEND = 0.5 s, T_RT = 1 s; a turn is a packet, and who failed counts for good."""
+    """C = 2, T_SEND = 0.5 s, T_RT = 1 s; a turn is a packet, and failed members count for good."""
     paper = PRESETS["paper"]
     assert (paper["tries"], paper["t_send_us"], paper["t_rt_us"]) == (2, 500_000, 1_000_000)
     assert (paper["turn_packets"], paper["forget_us"]) == (1, 0)
@@ -64,7 +64,9 @@ def test_a_longer_way_has_longer_timers() -> None:
         ({"forget_us": -5}, "forget_us must not be negative"),
     ],
 )
-def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
+def test_options_out_of_bounds_are_refused_with_the_range(
+    options: dict[str, int], words: str
+) -> None:
     with pytest.raises(Misuse, match=words):
         Parameters.of(options)
 
@@ -86,10 +88,10 @@ def test_what_is_within_bounds_can_be_set(sites: int, us: int, tries: int, packe
 # -- the size of the group ----------------------------------------------------------------------
 
 
-def test_who_is_started_as_one_of_many_knows_how_many() -> None:
+def test_a_member_started_as_one_of_many_knows_the_size() -> None:
     ring = spec("ring")
     assert ring.assign_roles(2, 5, {"tries": 3}) == {"sites": 5, "tries": 3}
-    assert ring.assign_roles(2, 5, {"sites": 0}) == {"sites": 0}, "unless it is said otherwise"
+    assert ring.assign_roles(2, 5, {"sites": 0}) == {"sites": 0}, "unless another size is given"
 
 
 @pytest.mark.parametrize(("sites", "least"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
@@ -97,7 +99,7 @@ def test_the_quorum_is_more_than_half_of_the_group(sites: int, least: int) -> No
     assert spec("ring").quorum({"sites": sites}) == least
 
 
-def test_who_waits_in_vain_is_told_how_many_are_needed() -> None:
+def test_a_join_in_vain_reports_how_many_are_needed() -> None:
     ring = spec("ring")
     told = "too few of sites=5 are heard: start all of them, or with stable= at least 3"
     assert ring.advice({"sites": 5}) == told
@@ -136,7 +138,7 @@ def test_a_turn_has_no_more_packets_than_set(most: int) -> None:
     assert all(len(room.heard[name]) == 5 for name in "abc")
 
 
-def test_the_goal_and_the_papers_tries_say_the_same() -> None:
+def test_detect_us_and_the_papers_tries_agree() -> None:
     by_goal = Parameters.of({"detect_us": 200_000})
     by_tries = Parameters.of({"tries": 10})
     assert by_goal == by_tries

@@ -72,7 +72,7 @@ def cell(figure: Figure, state: Any, on: Any) -> str:
     return "<br>".join(rows)
 
 
-# -- which machine tells which ---------------------------------------------------------------------
+# -- the internal events between machines ----------------------------------------------------------
 
 
 def pushed(function: Callable[..., Any], owner: Any, seen: set[str]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def test_the_readme_shows_the_machines_as_they_are(rewrite: bool) -> None:
 
 
 @pytest.mark.rule("RNG-19")
-def test_the_machines_tell_each_other_what_the_papers_figure_says() -> None:
+def test_the_machines_exchange_the_internal_events_of_the_papers_figure() -> None:
     found = told()
     for letters, source, target, code in (
         ("SR", "receive", "send", "E_ACK"),

@@ -73,13 +73,13 @@ def once_quiet(tests: Any, plant: Plant, *makers: str) -> Plant:
 
 
 def any_speaker(self: Any, packet: TurnPacket, out: list[Effect]) -> None:
-    """A turn is taken from whoever says it."""
+    """A turn is taken from any sender."""
     self._ordering.take(packet, packet.header.sender)
     self._reader.advance(out)
 
 
 def hidden_delegates(patch: Patch) -> None:
-    """What one says for another is taken for its own."""
+    """A delegated message is taken for the holder's own."""
     read = Ordering.read
 
     def own(self: Any, turn: Any) -> Any:
@@ -128,7 +128,7 @@ def safe_on_receipt(patch: Patch) -> None:
 
 
 def never_round(patch: Patch) -> None:
-    """What a turn tells of its speaker is not noted."""
+    """What a turn reports of its sender is not noted."""
     note_sender = Receiver.note_sender
 
     def deaf(self: Any, packet: Any, out: Any) -> None:
@@ -181,7 +181,7 @@ def without_part(part: int) -> Plant:
 
 
 def any_part_goes_on(patch: Patch) -> None:
-    """Whoever is there is enough."""
+    """Any number of members is enough."""
     patch.setattr(Quorums, "are_met", lambda self, people: True)
     patch.setattr(Formation, "size", lambda self, names, *rest: len(names))
 
@@ -199,7 +199,7 @@ def at_once(self: Any, out: list[Effect]) -> None:
 
 
 def told_early(self: Any, ring: Any, out: list[Effect]) -> None:
-    """The application hears of a ring when it is accepted."""
+    """The application sees a ring when it is accepted."""
     if ring.version.number > 1:
         out.append(Install(View(ring.members, id=str(ring.version))))
 
@@ -218,7 +218,7 @@ ALL_HEADER = (Code.TS_ALIVE_RQU, Code.FAST_ACK)
 
 
 def no_length(patch: Patch) -> None:
-    """What a packet says of its length is not looked at."""
+    """The length field of a packet is not checked."""
     read = wire.read
 
     def careless(kind: int, life: int, body: memoryview) -> Any:
@@ -255,7 +255,7 @@ def another_name(patch: Patch) -> None:
 
 
 def internal_last(patch: Patch) -> None:
-    """What machines tell each other waits until all else is done."""
+    """Internal events wait until all else is done."""
     push, conclude = Agenda.push, Site._conclude
     aside: dict[int, list[tuple[Code, Any]]] = {}
 
@@ -274,7 +274,7 @@ def internal_last(patch: Patch) -> None:
 
 
 def internal_another_time(patch: Patch) -> None:
-    """Who is to coordinate hears of it only with the next event."""
+    """The next coordinator learns of it only with the next event."""
     push = Agenda.push
 
     def but_one(self: Any, code: Code, packet: Any = None) -> None:
@@ -314,22 +314,22 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RNG-2", order.test_no_loss_loses_the_token, without(Receiver, "ping")),
     ("RNG-3", order.test_a_holder_with_nothing_to_send_multicasts_null_after_t_send,
      without(TokenPassing, "rest")),
-    ("RNG-4", order.test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator,
+    ("RNG-4", order.test_urgent_messages_are_delegated_to_the_holder,
      without(TokenPassing, "forward")),
-    ("RNG-4", order.test_what_a_holder_says_for_another_is_there_before_the_others_own_turn,
+    ("RNG-4", order.test_a_delegated_message_precedes_the_originators_own_turn,
      hidden_delegates),
-    ("RNG-4", order.test_what_is_said_for_one_twice_is_delivered_once, twice),
+    ("RNG-4", order.test_a_message_delegated_twice_is_delivered_once, twice),
     ("RNG-5", order.test_what_is_early_waits_and_is_linked_when_the_gap_closes, no_qsus),
     ("RNG-6", order.test_a_gap_is_asked_from_the_sender_that_revealed_it,
      without(Repair, "_source", from_another)),
-    ("RNG-6", order.test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was,
+    ("RNG-6", order.test_a_repair_goes_to_the_requester_alone_unchanged,
      without(Repair, "send_ranges")),
     ("RNG-6", order.test_a_sender_seen_to_be_behind_is_sent_what_it_lacks,
      without(Repair, "help")),
-    ("RNG-7", order.test_without_acks_a_message_is_safe_when_the_token_has_come_round,
+    ("RNG-7", order.test_without_acks_a_message_is_safe_after_a_full_round,
      once_quiet(order, never_round)),
     ("RNG-7", order.test_nothing_that_is_to_be_safe_is_delivered_on_receipt, safe_on_receipt),
-    ("RNG-8", order.test_receivers_ack_to_the_next_holder_who_tells_all_one_phase_later,
+    ("RNG-8", order.test_receivers_ack_to_the_next_holder_which_informs_all_a_phase_later,
      without(TurnReader, "_acknowledge")),
     ("RNG-8", order.test_k_is_the_least_that_any_has, without(Ordering, "settle", the_most)),
     ("RNG-8", order.test_all_up_to_k_is_delivered, no_k),
@@ -338,7 +338,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RNG-9", order.test_what_a_member_may_still_ask_for_is_kept,
      without(Ordering, "_forget", forget_all)),
     ("RNG-10", election.test_a_ring_is_created_by_invitation, without(Reformation, "_answer")),
-    ("RNG-10", election.test_who_hears_no_invitation_waits_a_random_time_and_then_invites,
+    ("RNG-10", election.test_a_member_without_an_invitation_waits_a_random_time_and_then_invites,
      without(RingSearch, "listen",
              lambda self, out: self._agenda.arm(Timer.T_REFORM, 100_000, out))),
     ("RNG-10", lambda: election.test_of_two_candidates_the_one_with_version_then_s_then_id_wins(
@@ -350,20 +350,21 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RNG-11", lambda: election.
      test_the_process_before_the_dead_holder_coordinates_without_election(1),
      without(Receiver, "suspect", always_an_election)),
-    ("RNG-11", election.test_a_report_is_believed_only_by_one_that_hears_nothing_either,
+    ("RNG-11", election.test_a_suspicion_is_confirmed_only_by_one_that_receives_nothing_either,
      without(Receiver, "confirms", lambda self, packet: True)),
     ("RNG-12", election.test_when_holder_and_predecessor_die_one_is_elected,
      once_quiet(election, no_timer(Timer.T_REFORM))),
-    ("RNG-12", election.test_only_the_majority_goes_on_and_rings_merge_when_paths_return,
+    ("RNG-12", election.test_only_the_majority_continues_and_rings_merge_after_healing,
      any_part_goes_on),
-    ("RNG-12", election.test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring,
+    ("RNG-12", election.test_the_majority_is_of_all_sites_and_not_of_the_last_ring,
      without(Formation, "size", lambda self, names, *rest: len(names))),
-    ("RNG-13", election.test_a_user_may_let_a_minority_go_on, without(core, "GoOn", NoRequest)),
+    ("RNG-13", election.test_an_operator_may_let_a_minority_continue,
+     without(core, "GoOn", NoRequest)),
     ("RNG-14", membership.test_a_join_is_granted_by_the_coordinator_when_it_holds_the_token,
      once_quiet(membership, without(TokenPassing, "wake", at_once), "together")),
     ("RNG-14", membership.test_a_request_to_join_that_is_lost_is_made_again,
      once_quiet(membership, without(Reformation, "ask_to_join"), "together")),
-    ("RNG-15", membership.test_who_leaves_says_so_and_the_ring_closes_without_it,
+    ("RNG-15", membership.test_a_leaving_member_announces_it_and_the_ring_closes_without_it,
      without(Receiver, "note_quit")),
     ("RNG-15", membership.test_a_leave_that_is_missed_is_found_out_as_a_stop,
      without(Receiver, "ping")),
@@ -371,17 +372,17 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Repair, "_send")),
     ("RNG-16", membership.test_then_the_new_ring_goes_round_and_counts_when_all_may_resume,
      once_quiet(membership, without(Coordinator, "all_accepted", lambda self, event: True))),
-    ("RNG-16", membership.test_nobody_tells_its_application_of_a_ring_before_the_word_to_resume,
+    ("RNG-16", membership.test_no_application_sees_a_ring_before_resume,
      after(Installation, "accept", told_early)),
-    ("RNG-16", membership.test_old_messages_are_committed_before_the_view_that_says_who_is_new,
+    ("RNG-16", membership.test_old_messages_are_committed_before_the_view_with_new_members,
      nobody_is_new),
-    ("RNG-17", lambda: membership.test_whoever_fails_meanwhile_all_end_in_one_ring(
+    ("RNG-17", lambda: membership.test_after_any_failure_all_end_in_one_ring(
         "a member before it answered"),
      once_quiet(membership, without(Coordinator, "may_form", lambda self, event: False))),
-    ("RNG-17", lambda: membership.test_whoever_fails_meanwhile_all_end_in_one_ring(
+    ("RNG-17", lambda: membership.test_after_any_failure_all_end_in_one_ring(
         "the coordinator after it invited"),
      once_quiet(membership, no_timer(Timer.T_REF_RT))),
-    ("RNG-17", lambda: membership.test_whoever_fails_meanwhile_all_end_in_one_ring(
+    ("RNG-17", lambda: membership.test_after_any_failure_all_end_in_one_ring(
         "the coordinator after it sent the ring"),
      once_quiet(membership, without(Reformation, "ask_resume"))),
     ("RNG-18", machine.test_a_packet_has_the_papers_header,
@@ -400,9 +401,9 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RNG-19", figures_tests.test_the_papers_24_events_have_their_names_and_numbers, another_name),
     ("RNG-20", machine.test_a_timer_that_is_due_goes_before_a_packet,
      without(Site, "_expire_overdue")),
-    ("RNG-20", machine.test_what_one_machine_tells_another_goes_before_the_next_packet,
+    ("RNG-20", machine.test_internal_events_precede_the_next_packet,
      internal_last),
-    ("RNG-20", machine.test_what_one_machine_tells_another_goes_before_a_timer,
+    ("RNG-20", machine.test_internal_events_precede_timers,
      once_quiet(machine, internal_another_time)),
     ("RNG-21", lambda: machine.test_a_silent_holder_is_asked_c_times_before_it_is_suspected(5),
      once_quiet(machine, after(Receiver, "ping", impatient))),

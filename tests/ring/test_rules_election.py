@@ -37,7 +37,7 @@ from unisono.protocols.ring.ring import read_record
 
 @pytest.mark.rule("RNG-10")
 def test_a_ring_is_created_by_invitation() -> None:
-    """A would-be coordinator invites; who agrees answers; it is P0 of the new ring, version 1."""
+    """A candidate invites; those that agree answer; it is P0 of the new ring, version 1."""
     room = started("a", "b", "c")
     room.obey("join a b c")
     gather(room, *"abc")
@@ -52,7 +52,7 @@ def test_a_ring_is_created_by_invitation() -> None:
 
 
 @pytest.mark.rule("RNG-10")
-def test_who_hears_no_invitation_waits_a_random_time_and_then_invites() -> None:
+def test_a_member_without_an_invitation_waits_a_random_time_and_then_invites() -> None:
     waits = set()
     for name in "abcdef":
         room = started(*"abcdef", t_reform_us=100_000)
@@ -94,7 +94,7 @@ def test_of_two_candidates_the_one_with_version_then_s_then_id_wins(rule: str, m
     answers = [p.code for to, p in said if to == (member.address,)]
     assert answers == [Code.RSP_POS if mine else Code.RSP_NEG]
     state = site(room, me[2]).coordinator.state.name
-    assert state == ("INIT" if mine else "W_RSP"), "who yields stands no more"
+    assert state == ("INIT" if mine else "W_RSP"), "a member that yields is no candidate"
 
 
 def stand_as(room: Room, version: Version, s: int, name: str) -> None:
@@ -112,7 +112,7 @@ def stand_as(room: Room, version: Version, s: int, name: str) -> None:
 
 
 @pytest.mark.rule("RNG-10")
-def test_one_that_knows_less_is_denied_and_votes_for_who_knows_more() -> None:
+def test_an_inviter_that_knows_less_is_denied_and_votes_for_one_that_knows_more() -> None:
     """The version decides also among those that do not invite."""
     room = quiet("a", "b", "c")
     order = ring_order(room)
@@ -146,7 +146,7 @@ def test_the_process_before_the_dead_holder_coordinates_without_election(seat: i
 
 
 @pytest.mark.rule("RNG-11")
-def test_a_report_is_believed_only_by_one_that_hears_nothing_either() -> None:
+def test_a_suspicion_is_confirmed_only_by_one_that_receives_nothing_either() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     holder, prior, third = holder_of(room, s), holder_of(room, s + 2), holder_of(room, s + 1)
@@ -176,7 +176,7 @@ def test_when_holder_and_predecessor_die_one_is_elected() -> None:
 
 
 @pytest.mark.rule("RNG-12")
-def test_only_the_majority_goes_on_and_rings_merge_when_paths_return() -> None:
+def test_only_the_majority_continues_and_rings_merge_after_healing() -> None:
     """Of five, three go on; two block, deliver nothing, and keep inviting."""
     room = quiet("a", "b", "c", "d", "e")
     order = ring_order(room)
@@ -207,7 +207,7 @@ def halved() -> Room:
 
 
 @pytest.mark.rule("RNG-12")
-def test_where_there_is_no_majority_all_block_and_then_one_ring_goes_on() -> None:
+def test_without_a_majority_all_block_and_then_one_ring_continues() -> None:
     room = halved()
     join_again(room, room.obey("heal\nadvance 2000ms"))
     gather(room, *"abcd")
@@ -217,7 +217,7 @@ def test_where_there_is_no_majority_all_block_and_then_one_ring_goes_on() -> Non
 
 
 def join_again(room: Room, told: str) -> None:
-    """As any application does that is told to."""
+    """By the request of the application."""
     for line in told.splitlines():
         if "stops: the ring has gone on without this member" in line:
             room.obey(f"join {line.split()[0]}")
@@ -233,14 +233,14 @@ def test_a_suspect_that_answers_the_invitation_is_on_the_new_ring() -> None:
 
 
 @pytest.mark.rule("RNG-12")
-def test_who_is_blocked_takes_nothing_more_from_its_application() -> None:
+def test_a_blocked_member_takes_nothing_more_from_its_application() -> None:
     """As docs/CONTRIBUTING.md has it: a minority that blocks has `room()` 0."""
     room = halved()
     assert [site(room, name).send_credit() for name in "abcd"] == [0, 0, 0, 0]
 
 
 @pytest.mark.rule("RNG-12")
-def test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring() -> None:
+def test_the_majority_is_of_all_sites_and_not_of_the_last_ring() -> None:
     """Of five, two die; of the three, one dies: two are most of the ring, and block."""
     room = quiet("a", "b", "c", "d", "e")
     room.obey("crash d\ncrash e")
@@ -254,7 +254,7 @@ def test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring() -> None:
 
 
 @pytest.mark.rule("RNG-13")
-def test_a_user_may_let_a_minority_go_on() -> None:
+def test_an_operator_may_let_a_minority_continue() -> None:
     room = quiet("a", "b", "c", "d", "e")
     order = ring_order(room)
     few = sorted(order[3:])
@@ -271,7 +271,7 @@ def test_a_user_may_let_a_minority_go_on() -> None:
 
 
 @pytest.mark.rule("RNG-13")
-def test_the_users_word_changes_nothing_where_all_is_well() -> None:
+def test_the_operators_request_changes_nothing_on_a_healthy_ring() -> None:
     room = quiet("a", "b", "c", "d", "e")
     room.obey("request a go_on\ncrash c\ncrash d\ncrash e\nadvance 4000ms")
     assert not site(room, "a").state.is_normal
@@ -282,8 +282,8 @@ def test_the_users_word_changes_nothing_where_all_is_well() -> None:
 
 
 @pytest.mark.rule("RNG-10")
-def test_a_process_that_comes_back_remembers_its_version() -> None:
-    """R1 needs it: who forgot could win with an older ring."""
+def test_a_restarted_process_remembers_its_version() -> None:
+    """R1 needs it: a member without memory could win with an older ring."""
     room = together("a", "b", "c")
     record = read_record(room.actors["a"].records[-1])
     assert record.version == site(room, "a").state.ring.version
@@ -295,7 +295,7 @@ def test_a_process_that_comes_back_remembers_its_version() -> None:
 
 @pytest.mark.rule("RNG-10")
 def test_a_promise_is_kept_over_a_crash() -> None:
-    """Who comes back answers no lower version than the one it had promised."""
+    """A returning member answers no lower version than the one it had promised."""
     room = started("a", "b", "c", sites=3)
     room.obey("join a")
     other = Member("b", Address("10.0.0.2", 7000), 1)

@@ -147,7 +147,9 @@ def test_a_packet_that_matches_nothing_is_counted_and_ignored(reason: str) -> No
     at_rest(room)
     before = dict(site(room, "a").counts), S(room, "a")
     effects = step(room, "a", handed(room, "b", strange(room)[reason]))
-    if reason == "protocol":  # Somebody of our group speaks another: it is told, and that is all.
+    if (
+        reason == "protocol"
+    ):  # A member of our group uses another protocol: it is informed, no more.
         (told,) = effects
         assert isinstance(told, Send) and [note_in(packet) is None for packet in told.packets] == [
             False
@@ -173,7 +175,7 @@ def test_a_turn_of_a_member_whose_turn_it_is_not_leaves_no_trace() -> None:
 @pytest.mark.rule("RNG-18")
 @pytest.mark.parametrize("code", sorted(NEVER_SENT))
 def test_what_is_never_on_the_wire_is_no_packet(code: Code) -> None:
-    """Internal events have codes too: who sends one is counted and ignored."""
+    """Internal events have codes too: a packet with one is counted and ignored."""
     room = quiet("a", "b", "c")
     at_rest(room)
     assert step(room, "a", handed(room, "b", sealed(code, header_of(room, "b")))) == []
@@ -196,8 +198,8 @@ def test_a_timer_that_is_due_goes_before_a_packet() -> None:
 
 
 @pytest.mark.rule("RNG-20")
-def test_what_one_machine_tells_another_goes_before_the_next_packet() -> None:
-    """The others wait for our turn: it is said before anything else is looked at."""
+def test_internal_events_precede_the_next_packet() -> None:
+    """The others wait for our turn: it is sent before any packet is processed."""
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     first, second, third = (holder_of(room, s + more) for more in range(3))
@@ -210,7 +212,7 @@ def test_what_one_machine_tells_another_goes_before_the_next_packet() -> None:
 
 
 @pytest.mark.rule("RNG-20")
-def test_what_one_machine_tells_another_goes_before_a_timer() -> None:
+def test_internal_events_precede_timers() -> None:
     """Suspicion, the end of normal operation and the invitation are one step."""
     room = quiet("a", "b", "c")
     s = at_rest(room)
@@ -280,7 +282,7 @@ ARMED: dict[str, tuple[Callable[[], tuple[Room, str, Any]], int, int]] = {
 @pytest.mark.rule("RNG-21")
 @pytest.mark.parametrize("name", FIVE)
 def test_each_timer_is_set_where_the_paper_sets_it(name: str) -> None:
-    """By a quiet holder, by those who expect a turn, by who waits for an invitation, by who waits
+    """By an idle holder, by those that expect a turn, that wait for an invitation, that wait
     for a ring, by a coordinator."""
     when, least_us, most_us = ARMED[name]
     room, who, event = when()
@@ -338,7 +340,7 @@ def test_a_packet_of_theirs_can_be_opened_by_hand() -> None:
         assert unseal(sent.sealed, PROTOCOL, GROUP).life == fields_of(sent.sealed)["coordinator"]
 
 
-def test_who_slept_hears_what_came_meanwhile_before_it_gives_up_waiting() -> None:
+def test_a_suspended_member_reads_what_waits_before_it_gives_up() -> None:
     """Else one that got no processor for a while would leave the reformation that waits for it."""
     room = quiet("a", "b", "c")
     s = at_rest(room)

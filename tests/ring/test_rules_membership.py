@@ -94,7 +94,7 @@ def test_a_request_to_join_that_is_lost_is_made_again() -> None:
 
 
 @pytest.mark.rule("RNG-15")
-def test_who_leaves_says_so_and_the_ring_closes_without_it() -> None:
+def test_a_leaving_member_announces_it_and_the_ring_closes_without_it() -> None:
     room = quiet("a", "b", "c", "d", sites=0)
     leaver = ring_order(room)[2]
     stay = set("abcd") - {leaver}
@@ -102,10 +102,10 @@ def test_who_leaves_says_so_and_the_ring_closes_without_it() -> None:
     assert f"{leaver} has left" in said
     quits = room.of(Code.QUIT)
     assert {(sent.by, sent.to) for sent in quits} == {(leaver, EVERYONE)}
-    assert not room.of(Code.TS_ALIVE_RQU, Code.COORD_RQU), "nobody had to find out"
+    assert not room.of(Code.TS_ALIVE_RQU, Code.COORD_RQU), "it was not suspected"
     assert all(seen(room, name) == stay for name in stay)
     assert {m.name for m in room.actors[min(stay)].views[-1].left} == {leaver}
-    assert all(room.words(name) == ["last"] for name in "abcd"), "what it said is with everyone"
+    assert all(room.words(name) == ["last"] for name in "abcd"), "all members have its last message"
     room.obey(f"say {min(stay)} on\nadvance 100ms")
     assert all(room.words(name) == ["last", "on"] for name in stay)
     assert room.words(leaver) == ["last"]
@@ -138,7 +138,7 @@ def test_one_that_is_alone_or_never_came_in_leaves_at_once() -> None:
 
 
 def reforming() -> tuple[Room, str, str, str]:
-    """One of four dies, having said something that not all have; the others form a new ring.
+    """One of four dies after a message that not all have; the others form a new ring.
     Returned too: the dead, the coordinator, and the one that lacks the last turn."""
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
@@ -163,7 +163,7 @@ def test_first_all_are_invited_and_what_is_missing_is_sent_again() -> None:
     gather(room, *left)
     answers = {sent.by: sent.packet.header.s for sent in reversed(room.of(Code.RSP_POS))}
     assert answers.keys() == left - {leader}
-    assert answers[lacks] == S_at(room, leader) - 1, "it says which turns it has"
+    assert answers[lacks] == S_at(room, leader) - 1, "it reports which turns it has"
     again = room.of(Code.RESEND_DATA, by=leader)
     assert {sent.to for sent in again} == {(room.actors[lacks].address,)}
     ring_us = min(sent.at_us for sent in room.of(Code.NEWTR_BC))
@@ -173,7 +173,7 @@ def test_first_all_are_invited_and_what_is_missing_is_sent_again() -> None:
 
 
 def S_at(room: Room, leader: str) -> int:
-    """The last turn of the old ring, as its coordinator told it."""
+    """The last turn of the old ring, by its coordinator's description."""
     return max(int(sent.packet.header.s) for sent in room.of(Code.REF_INV_BC, by=leader))
 
 
@@ -195,7 +195,7 @@ def test_then_the_new_ring_goes_round_and_counts_when_all_may_resume() -> None:
 
 
 @pytest.mark.rule("RNG-16")
-def test_nobody_tells_its_application_of_a_ring_before_the_word_to_resume() -> None:
+def test_no_application_sees_a_ring_before_resume() -> None:
     room, dead, leader, _ = reforming()
     room.loses = losing(Code.RESUME, Code.TOKEN_BC)
     views = {name: len(room.actors[name].views) for name in set("abcd") - {dead, leader}}
@@ -209,7 +209,7 @@ def test_nobody_tells_its_application_of_a_ring_before_the_word_to_resume() -> N
 
 
 @pytest.mark.rule("RNG-16")
-def test_old_messages_are_committed_before_the_view_that_says_who_is_new() -> None:
+def test_old_messages_are_committed_before_the_view_with_new_members() -> None:
     room = quiet("a", "b", "c", sites=0)
     room.obey("start ring d\nservice safe\nsay a old")
     told = room.obey("join d\nadvance 600ms").splitlines()
@@ -238,7 +238,7 @@ MEANWHILE = {
     "the coordinator after it was answered": (after_the(Code.RSP_POS), "c"),
     "the coordinator after it sent the ring": (after_the(Code.NEWTR_BC), "c"),
     "the coordinator after it was acknowledged": (after_the(Code.NEWTR_ACK), "c"),
-    "the coordinator after it said resume": (after_the(Code.RESUME), "c"),
+    "the coordinator after it sent RESUME": (after_the(Code.RESUME), "c"),
     "both after the invitation": (after_the(Code.REF_INV_BC), "cm"),
     "both after the ring": (after_the(Code.NEWTR_BC), "cm"),
     "both after the word to resume": (after_the(Code.RESUME), "cm"),
@@ -247,7 +247,7 @@ MEANWHILE = {
 
 @pytest.mark.rule("RNG-17")
 @pytest.mark.parametrize("when", MEANWHILE)
-def test_whoever_fails_meanwhile_all_end_in_one_ring(when: str) -> None:
+def test_after_any_failure_all_end_in_one_ring(when: str) -> None:
     """Of seven one has died, and the ring is reformed when others die."""
     names = set("abcdefg")
     room = quiet(*sorted(names))
@@ -270,7 +270,7 @@ def test_whoever_fails_meanwhile_all_end_in_one_ring(when: str) -> None:
 
 
 @pytest.mark.rule("RNG-17")
-def test_a_coordinator_that_hears_of_its_own_ring_gives_its_reformation_up() -> None:
+def test_a_coordinator_that_learns_of_its_own_ring_abandons_its_reformation() -> None:
     """It was cut off alone for a while: the ring goes on as it was, with one version."""
     room = quiet("a", "b", "c", "d", "e")
     room.pass_ms(8_000)

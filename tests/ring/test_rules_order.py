@@ -53,7 +53,7 @@ def test_whose_turn_it_is_follows_from_s_and_each_turn_raises_it_by_one() -> Non
     said = [sent for sent in room.sent if sent.code is Code.TOKEN_BC]
     turns = [sent.packet.header.s for sent in said]
     assert len(turns) > 20
-    assert turns == list(range(turns[0], turns[0] + len(turns))), "each turn is said once"
+    assert turns == list(range(turns[0], turns[0] + len(turns))), "each turn is sent once"
     assert [sent.by for sent in said] == [order[s % len(order)] for s in turns]
     assert all(sent.to == EVERYONE for sent in said)
     assert {sent.code for sent in room.sent} <= NORMAL, "nothing is sent to pass the token on"
@@ -106,7 +106,7 @@ def others(room: Any, *names: str) -> list[str]:
 
 @pytest.mark.rule("RNG-3")
 def test_a_holder_with_nothing_to_send_multicasts_null_after_t_send() -> None:
-    """With the paper's half a second: the token moves on though nobody says anything."""
+    """With the paper's half a second: the token moves on though all are idle."""
     room = together("a", "b", "c", t_send_us=500_000, idle_us=500_000, t_rt_us=1_000_000)
     room.pass_ms(2_000)
     room.hush()
@@ -134,7 +134,7 @@ def test_a_holder_with_something_to_send_does_not_wait() -> None:
 
 
 @pytest.mark.rule("RNG-4")
-def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> None:
+def test_urgent_messages_are_delegated_to_the_holder() -> None:
     """On a quiet ring all is urgent: it would wait for the token to come round."""
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
@@ -163,14 +163,14 @@ def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> N
 
 
 def room_packet(said: Any) -> bytes:
-    """A turn that a core said, as it goes on the wire."""
+    """A turn of a core, as it is on the wire."""
     return sealed(
         Code.TOKEN_BC, said.header, TURN.pack(said.of, said.flags, said.at) + bytes(said.pieces[0])
     )
 
 
 @pytest.mark.rule("RNG-4")
-def test_what_a_holder_says_for_another_is_there_before_the_others_own_turn() -> None:
+def test_a_delegated_message_precedes_the_originators_own_turn() -> None:
     room = quiet("a", "b", "c", "d", "e", idle_us=4_000_000)
     room.pass_ms(5_000)
     s = at_rest(room)
@@ -183,9 +183,9 @@ def test_what_a_holder_says_for_another_is_there_before_the_others_own_turn() ->
 
 
 @pytest.mark.rule("RNG-4")
-def test_a_message_said_for_another_has_one_place_though_its_turn_is_lost() -> None:
-    """The turn reaches one member alone, which is lost with the holder: the originator says its
-    message again, and nobody has delivered it at the place it had."""
+def test_a_delegated_message_has_one_position_though_its_turn_is_lost() -> None:
+    """The turn reaches one member alone, which is lost with the holder: the originator sends its
+    message again, and no member has delivered it at its former position."""
     room = quiet("a", "b", "c", "d", "e")
     s = at_rest(room)
     holder, other, far = holder_of(room, s), holder_of(room, s + 1), holder_of(room, s + 2)
@@ -209,7 +209,7 @@ def test_a_message_said_for_another_has_one_place_though_its_turn_is_lost() -> N
 
 
 @pytest.mark.rule("RNG-4")
-def test_what_is_said_for_one_twice_is_delivered_once() -> None:
+def test_a_message_delegated_twice_is_delivered_once() -> None:
     """Two holders were asked, for the first answer was lost: the second copy is passed over."""
     room = quiet("a", "b", "c")
     s = at_rest(room)
@@ -258,7 +258,7 @@ def test_a_gap_is_asked_from_the_sender_that_revealed_it() -> None:
 
 
 @pytest.mark.rule("RNG-6")
-def test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was() -> None:
+def test_a_repair_goes_to_the_requester_alone_unchanged() -> None:
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     first, third, last = (holder_of(room, s + more) for more in (0, 2, 3))
@@ -274,7 +274,7 @@ def test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was() -> None:
 
 @pytest.mark.rule("RNG-6")
 def test_a_sender_seen_to_be_behind_is_sent_what_it_lacks() -> None:
-    """Nobody waits until it asks: its S tells it all."""
+    """It is helped without a request: its S shows what it lacks."""
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     first, second, last = (holder_of(room, s + more) for more in (0, 1, 3))
@@ -286,7 +286,7 @@ def test_a_sender_seen_to_be_behind_is_sent_what_it_lacks() -> None:
 
 
 @pytest.mark.rule("RNG-6")
-def test_a_holder_that_is_behind_is_helped_and_nobody_suspects_it() -> None:
+def test_a_holder_that_lags_is_helped_and_not_suspected() -> None:
     """It lacks the turn before its own, so it does not know that the token is here."""
     room = quiet("a", "b", "c", "d")
     version = site(room, "a").state.ring.version
@@ -306,7 +306,7 @@ def test_a_holder_that_is_behind_is_helped_and_nobody_suspects_it() -> None:
 
 
 @pytest.mark.rule("RNG-7")
-def test_without_acks_a_message_is_safe_when_the_token_has_come_round() -> None:
+def test_without_acks_a_message_is_safe_after_a_full_round() -> None:
     room = quiet("a", "b", "c", "d")
     room.loses = losing(Code.FAST_ACK)
     s = at_rest(room)
@@ -324,7 +324,7 @@ def test_without_acks_a_message_is_safe_when_the_token_has_come_round() -> None:
         (when_us, _) = room.heard[name][0]
         spoken = {holder_of(room, n - 1) for n, at_us in round_us.items() if at_us <= when_us}
         assert spoken | {speaker} == set("abcd"), "all have had their turn, and so had the message"
-        assert when_us <= round_us[number + 3] + 1_000, "and nobody waits for more"
+        assert when_us <= round_us[number + 3] + 1_000, "and no longer"
 
 
 @pytest.mark.rule("RNG-7")
@@ -337,12 +337,12 @@ def test_nothing_that_is_to_be_safe_is_delivered_on_receipt() -> None:
     plain = turn(room, s + 2, "plain", by=second)
     assert delivered_in(step(room, last, handed(room, second, plain))) == [], "the order holds"
     round_ = step(room, last, handed(room, third, turn(room, s + 3, by=third)))
-    assert delivered_in(round_) == ["safe", "plain"], "all others had it when they spoke"
+    assert delivered_in(round_) == ["safe", "plain"], "all others had it when they sent"
 
 
 @pytest.mark.rule("RNG-7", "RNG-8")
-def test_the_token_does_not_wait_for_acks_that_do_not_come() -> None:
-    """To keep the protocol alive, the holder goes on though what was said is not atomic yet."""
+def test_the_token_does_not_wait_for_missing_acks() -> None:
+    """To keep the protocol alive, the holder continues though its messages are not atomic yet."""
     room = quiet("a", "b", "c", "d")
     room.loses = losing(Code.FAST_ACK)
     s = at_rest(room)
@@ -356,7 +356,7 @@ def test_the_token_does_not_wait_for_acks_that_do_not_come() -> None:
 
 
 @pytest.mark.rule("RNG-8")
-def test_receivers_ack_to_the_next_holder_who_tells_all_one_phase_later() -> None:
+def test_receivers_ack_to_the_next_holder_which_informs_all_a_phase_later() -> None:
     room = quiet("a", "b", "c", "d", "e")
     s = at_rest(room)
     speaker, following = holder_of(room, s), holder_of(room, s + 1)
@@ -415,7 +415,7 @@ def test_about_one_rings_worth_of_turns_is_kept() -> None:
 
 @pytest.mark.rule("RNG-9")
 def test_what_a_member_may_still_ask_for_is_kept() -> None:
-    """One member hears nothing for a while; all that it lacks is still there for it."""
+    """One member receives nothing for a while; all that it lacks is still kept for it."""
     room = together("a", "b", "c", "d")
     room.pass_ms(20)
     deaf = "d"

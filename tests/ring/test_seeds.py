@@ -13,7 +13,7 @@ from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
-# By faults: nodes and seed. What each of them found is told where it was mended.
+# By faults: nodes and seed. What each of them found is stated where it was mended.
 KEPT = {
     "none": ((8, 12), (8, 26)),
     "loss": ((6, 24), (7, 39), (7, 46), (8, 19)),
@@ -52,8 +52,8 @@ def test_a_seed_that_once_failed_holds(faults: str, nodes: int, seed: int) -> No
 
 @pytest.mark.parametrize(("nodes", "seed"), [(4, 64), (4, 281)])
 def test_an_agreed_message_has_one_place(nodes: int, seed: int) -> None:
-    """A holder delivered what it said for another, its turn was lost with it, and the originator
-    said it again."""
+    """A holder delivered a delegated message, its turn was lost with it, and the originator
+    sent it again."""
     plan = Plan(
         protocol="ring", nodes=nodes, seed=seed, faults="mild", messages=200,
         service=Service.AGREED,
@@ -62,38 +62,38 @@ def test_an_agreed_message_has_one_place(nodes: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(5, 3000), (7, 47), (7, 48), (7, 11), (3, 10)])
-def test_who_was_never_inside_has_nothing_to_lose(nodes: int, seed: int) -> None:
+def test_a_member_that_never_had_a_view_has_nothing_to_lose(nodes: int, seed: int) -> None:
     """A founding that never was in force, or a state that never came, kept all from beginning; and
-    what was said before a part was let go on was told to be of the view before."""
+    messages from before a part was let continue were attributed to the view before."""
     assert run(chaos(nodes, seed)).violations == ()
 
 
 def test_a_late_turn_does_not_keep_one_from_joining() -> None:
-    """It had promised the ring that would let it in, heard a turn of the one before, and asked
+    """It had promised the ring that would admit it, received a turn of the one before, and asked
     again; the others formed the ring, and left it out when it did not answer."""
     assert run(chaos(3, 3115)).violations == ()
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(5, 7081), (9, 20_093), (6, 20_347), (8, 20_519)])
-def test_a_part_that_was_let_go_on_waits_for_those_who_go_before_it(nodes: int, seed: int) -> None:
-    """They heard its turns, gave up their own ring and asked to join it; it stopped, waited for
+def test_a_part_continued_by_request_waits_for_those_that_outrank_it(nodes: int, seed: int) -> None:
+    """They received its turns, gave up their own ring and asked to join it; it stopped, waited for
     them to form one, and formed its own again: so for ever."""
     assert run(chaos(nodes, seed)).violations == ()
 
 
-def test_who_was_stopped_and_joins_again_keeps_its_vote() -> None:
-    """One of a bare majority was behind, was told so, and came back as one that had forgotten: too
+def test_a_member_that_was_stopped_and_rejoins_keeps_its_vote() -> None:
+    """One of a bare majority was behind, was stopped, and came back without its memory: too
     few were left that remember. A process that is stopped and joins again has its records."""
     assert run(chaos(9, 20_802)).violations == ()
 
 
-def test_only_a_founding_is_told_to_be_one() -> None:
-    """One that had accepted the founding ring and never heard that it was in force told the next
-    one to be founded. Where nobody heard it, all tell of it nevertheless: mild 9, 363."""
+def test_only_a_founding_is_marked_as_one() -> None:
+    """One that had accepted the founding ring and never learned that it was in force reported
+    the next one as the founding. Where none learned it, all report it: mild 9, 363."""
     assert run(chaos(4, 7337, 80)).violations == ()
 
 
-def test_a_part_is_told_to_be_one_though_its_first_ring_was_never_in_force() -> None:
+def test_a_part_is_marked_though_its_first_ring_was_never_in_force() -> None:
     """The operator's word formed a ring that not all accepted, and the next one was shown as if a
     majority had formed it."""
     assert run(chaos(3, 2785, 100)).violations == ()
@@ -111,12 +111,12 @@ def test_a_part_that_lost_its_memory_does_not_begin_anew_as_small_as_it_was() ->
     assert run(plan).violations == ()
 
 
-def test_what_was_on_its_way_through_another_is_said_again_in_a_part() -> None:
+def test_a_delegated_message_in_flight_is_sent_again_in_a_part() -> None:
     assert run(chaos(2, 638)).violations == ()
 
 
-def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
-    """One that had forgotten invited; one that remembered denied and invited in turn, and told the
+def test_a_member_that_leads_instead_is_not_sent_back_to_the_ring() -> None:
+    """One without memory invited; one that remembered denied and invited in turn, and reported the
     first that the ring went on. That one returned to it, denied the other, and so for ever."""
     plan = Plan(protocol="ring", nodes=8, seed=90_207, faults="mild", messages=120)
     assert run(plan).violations == ()
@@ -137,7 +137,7 @@ def test_a_founding_that_never_was_in_force_does_not_block_the_next() -> None:
 @pytest.mark.parametrize(
     ("nodes", "seed"), [(8, 201_361), (8, 201_898), (3, 201_456), (3, 203_193)]
 )
-def test_no_law_blames_who_joins_a_part_or_one_that_tells_no_more_nor_a_clock_set_back(
+def test_no_false_alarm_for_joiners_of_parts_stopped_members_or_clocks_set_back(
     nodes: int, seed: int
 ) -> None:
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
@@ -166,12 +166,12 @@ def test_a_name_of_a_ring_that_never_was_in_force_has_no_vote() -> None:
 
 
 def test_what_a_step_was_to_deliver_was_received_by_one_that_crashed_amid_it() -> None:
-    """A part was let go on: the core of one had the messages of those it left, and no longer told
-    of them."""
+    """A part was let continue: the core of one had the messages of those it left, and no longer
+    reported them."""
     assert run(Plan(protocol="ring", nodes=9, seed=305_609, messages=60)).violations == ()
 
 
-def test_a_newcomer_to_a_part_is_told_that_it_was_let_go_on() -> None:
+def test_a_joiner_of_a_part_learns_that_it_was_continued_by_request() -> None:
     """The one that was let go on died before it showed a view of the part."""
     assert run(Plan(protocol="ring", nodes=4, seed=203_273, messages=60)).violations == ()
 
@@ -184,14 +184,14 @@ def test_a_newcomer_to_a_part_is_told_that_it_was_let_go_on() -> None:
         (4, 800_257),  # a newcomer stopped requesting the state when a reformation was given up
     ],
 )
-def test_the_group_comes_together(nodes: int, seed: int) -> None:
+def test_the_group_forms(nodes: int, seed: int) -> None:
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:
-    """3 to 9 members, who know how many they are, or do not."""
+    """3 to 9 members, of known or unknown size."""
     for seed in range(first, first + 10):
         options, faults = ({"sites": 0}, "mild") if seed % 3 == 0 else ({}, "chaos")
         plan = Plan(

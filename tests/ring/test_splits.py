@@ -31,7 +31,7 @@ from unisono.protocols.ring.states import CoordinatorState
 
 
 def come_back(room: Room, *names: str) -> None:
-    """Those who were told to stop are started again."""
+    """Members that were stopped are started again."""
     for name in names:
         if site(room, name)._over:
             room.obey(f"join {name}")
@@ -64,7 +64,7 @@ def test_one_that_was_replaced_is_no_longer_counted() -> None:
     lawful(room)
 
 
-def test_the_operators_word_ends_with_its_occasion() -> None:
+def test_the_operators_request_expires_with_its_occasion() -> None:
     """The ring came back by itself, and the word that had let a go on alone was still in force:
     at the next split a went on alone, and so did the majority."""
     room = together("a", "b", "c", sites=3)
@@ -104,8 +104,8 @@ def half_formed(alone: str) -> tuple[Room, str, str]:
 @pytest.mark.parametrize("alone", ["a", "b", "c"])
 def test_a_promise_outlives_the_one_that_made_it(alone: str) -> None:
     """The follower crashed and forgot its promise. It agreed to a lower version with the third;
-    later the coordinator's ring, which never was, outbid the one that had been in force, and who
-    remembered what was safe there had to forget it."""
+    later the coordinator's ring, which never was, outbid the one that had been in force, and
+    those that remembered what was safe there had to forget it."""
     room, leader, follower = half_formed(alone)
     never = site(room, leader).state.ring.version
     room.obey(f"crash {follower}")
@@ -124,15 +124,15 @@ def test_a_promise_outlives_the_one_that_made_it(alone: str) -> None:
         if are_together(room, "abc"):
             break
     assert seen(room, alone) == set("abc")
-    assert room.actors[alone].incarnation == 1, "who remembers leads, and is not told to stop"
+    assert room.actors[alone].incarnation == 1, "a member that remembers leads, and is not stopped"
     lawful(room)
 
 
 @pytest.mark.parametrize("later_ms", [50, 600])
 @pytest.mark.parametrize("alone", ["a", "b", "c"])
-def test_a_record_names_all_who_may_remember(alone: str, later_ms: int) -> None:
+def test_a_record_names_all_that_may_remember(alone: str, later_ms: int) -> None:
     """Coordinator and follower crashed and came back. The record of the ring that never was named
-    only the two: they began anew, and the third, who remembered everything, had to stop."""
+    only the two: they began anew, and the third, which remembered everything, had to stop."""
     room, leader, follower = half_formed(alone)
     assert set(read_record(room.actors[leader].records[-1]).names) == set("abc")
     room.obey(f"crash {follower}\ncrash {leader}")
@@ -140,15 +140,15 @@ def test_a_record_names_all_who_may_remember(alone: str, later_ms: int) -> None:
     room.obey(f"join {leader}\njoin {follower}\nadvance {later_ms}ms\nheal")
     gather(room, *"abc")
     assert room.actors[alone].incarnation == 1
-    assert ring_order(room)[0] == alone, "who remembers leads"
+    assert ring_order(room)[0] == alone, "a member that remembers leads"
     assert site(room, follower).state.ring.seq == 1, "what was safe is counted"
     lawful(room)
 
 
-# -- who knows more -------------------------------------------------------------------------------
+# -- a member that knows more ---------------------------------------------------------------------
 
 
-def test_who_leads_instead_does_not_tell_that_the_ring_goes_on() -> None:
+def test_a_member_that_leads_instead_does_not_report_its_ring_in_force() -> None:
     room = together("a", "b", "c", sites=3)
     s = at_rest(room)
     me = site(room, "a")
@@ -164,8 +164,8 @@ def test_who_leads_instead_does_not_tell_that_the_ring_goes_on() -> None:
 
 
 def test_a_promise_is_not_forgotten_when_a_higher_one_is_called_off() -> None:
-    """a had promised 10 to b, then 12 to c, who gave up. It then held itself free, and promised 9
-    to d, though b may still form 10."""
+    """a had promised 10 to b, then 12 to c, which gave up. It then took itself for free, and
+    promised 9 to d, though b may still form 10."""
     room = together("a", "b", "c", "d", "e", sites=5)
     s = at_rest(room)
     version = site(room, "a").state.ring.version

@@ -88,7 +88,7 @@ def test_the_token_is_wanted_for_a_round_after_a_turn_that_left_messages_behind(
         assert policy.is_wanted(len(MEMBERS))
     policy, _ = after(wanted, *[NULL] * len(MEMBERS))
     assert not policy.is_wanted(len(MEMBERS))
-    assert not after(wanted)[0].is_wanted(1), "a member alone passes it to nobody"
+    assert not after(wanted)[0].is_wanted(1), "a member alone passes it to no other"
 
 
 @pytest.mark.rule("RNG-8")

@@ -104,7 +104,7 @@ def packet(words: str) -> bytes:
 
 
 @pytest.mark.parametrize("words", PACKETS)
-def test_a_packet_has_its_words(words: str) -> None:
+def test_each_packet_has_its_label(words: str) -> None:
     assert label(packet(words)) == words
     assert label(memoryview(bytearray(packet(words)))) == words
 
@@ -113,7 +113,7 @@ def test_every_kind_of_packet_is_shown_here() -> None:
     assert {code.value for code, _ in PACKETS.values()} == set(KINDS)
 
 
-def test_the_catalogue_has_the_words() -> None:
+def test_the_catalogue_has_the_labels() -> None:
     assert specs()["ring"].label is label
 
 
@@ -142,11 +142,11 @@ def test_the_catalogue_has_the_words() -> None:
         (REFUSAL, "refuse: full"),
     ],
 )
-def test_the_words_choose_how_it_is_drawn(drawn_as: str, words: str) -> None:
+def test_the_labels_choose_how_it_is_drawn(drawn_as: str, words: str) -> None:
     assert words in PACKETS and category(words, "ring") == drawn_as
 
 
-def test_what_is_no_packet_has_no_words() -> None:
+def test_what_is_no_packet_has_no_label() -> None:
     good, dice = packet("alive"), Random(3)
     assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
     for kind in (0, Code.E_ACK, Code.RB_DATA_RQU, 99):

@@ -1,4 +1,4 @@
-"""Sites of a ring in a room together, for tests that look at what they say to each other."""
+"""Sites of a ring on one stage, for tests that look at the packets between them."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Room(Stage):
         self.sent: list[Sent] = []
         self.loses: Losing | None = None
         self.has_terms = False
-        """Members are told apart by their options, and packets of our making by none."""
+        """Packets carry the members' terms; forged ones carry none."""
         self.heard: dict[str, list[tuple[int, Message]]] = {}
         """Per member: when it delivered what."""
 
     def born(self, actor: Actor) -> None:
-        """Packets of our making name the group and say nothing of its terms."""
+        """Forged packets name the group and have nothing of its terms."""
         if not self.has_terms:
             actor.inner.codec.group = GROUP
 
@@ -130,7 +130,7 @@ def losing(*codes: Code, by: str = "", to: str = "") -> Losing:
 
 
 def started(*names: str, **options: int) -> Room:
-    """A room in which these stand ready, and none has been asked to join."""
+    """A stage on which these are ready, and none has been asked to join."""
     room = Room()
     settings = " ".join(f"{key}={value}" for key, value in options.items())
     room.obey(f"start ring {' '.join(names)} {settings}")
@@ -147,7 +147,7 @@ def together(*names: str, **options: int) -> Room:
 
 
 def quiet(*names: str, **options: int) -> Room:
-    """On one ring that has slowed down, since nobody says anything."""
+    """On one ring that has slowed down, since all are idle."""
     room = together(*names, **options)
     room.pass_ms(400)
     room.hush()
@@ -187,7 +187,7 @@ def site(room: Stage, name: str) -> Site:
 
 
 def ring_order(room: Stage, name: str = "") -> list[str]:
-    """Who sits on the ring, from P0 on."""
+    """The members on the ring, from P0 on."""
     who = name or next(iter(room.actors))
     return [member.name for member in site(room, who).state.ring.members]
 
@@ -254,7 +254,7 @@ def rebind(who: Site) -> None:
 
 
 def packets_in(effects: list[Effect]) -> list[tuple[To, Any]]:
-    """What the effects send: to whom, and the packets opened."""
+    """What the effects send: targets and decoded packets."""
     return [
         (effect.to, opened(packet))
         for effect in effects
@@ -276,7 +276,7 @@ def armed_in(effects: list[Effect]) -> dict[Any, int]:
     return {effect.timer: effect.after_us for effect in effects if isinstance(effect, Arm)}
 
 
-# -- packets of our making ----------------------------------------------------------------------
+# -- forged packets -----------------------------------------------------------------------------
 
 
 def sealed(code: Code, header: Header, tail: bytes = b"") -> bytes:
@@ -332,7 +332,7 @@ def invitation(
 
 
 def turns_of(room: Room, by: str = "") -> list[TurnPacket]:
-    """The turns that were said, each once."""
+    """The turns that were sent, each once."""
     found = {sent.packet.header.s: sent.packet for sent in room.of(Code.TOKEN_BC, by=by)}
     return [found[s] for s in sorted(found)]
 

@@ -112,7 +112,7 @@ def test_a_rank_out_of_bounds_is_malformed() -> None:
 
 
 @pytest.mark.rule("RMC-6")
-def test_of_the_failed_only_what_somebody_delivered_is_delivered() -> None:
+def test_of_a_failed_member_only_what_a_survivor_delivered_is_delivered() -> None:
     """a has given up on c when b passes on a message of c's that b holds and did not deliver."""
     stage = together("a", "b", "c", "d")
     a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
@@ -128,7 +128,7 @@ def test_of_the_failed_only_what_somebody_delivered_is_delivered() -> None:
     assert [e.messages[0].payload for e in out if isinstance(e, Deliver)] == [b"unheard"]
 
 
-def test_an_old_header_that_comes_late_is_not_believed() -> None:
+def test_a_late_header_is_ignored() -> None:
     stage = together("a", "b", "c")
     a, b = core(stage, "a"), core(stage, "b")
     c_key = core(stage, "c").roster.key
@@ -140,7 +140,7 @@ def test_an_old_header_that_comes_late_is_not_believed() -> None:
     assert b.roster.peers[a.roster.key].row[c_key].delivered == 1
 
 
-def test_a_header_counts_only_when_all_its_sender_had_said_is_delivered() -> None:
+def test_a_header_counts_once_all_its_sender_had_multicast_is_delivered() -> None:
     """Else an addition that it knew of, and we do not, could be overlooked."""
     peer = PeerState(Member("s", Address("10.0.0.9", 1), 1), 0, 5, 5, 0)
     ahead = {peer.key: AckEntry(6, 6, StreamStatus.MEMBER), 77: AckEntry(9, 9, StreamStatus.MEMBER)}
@@ -180,7 +180,7 @@ def test_what_lies_too_far_ahead_is_not_taken() -> None:
 
 
 @pytest.mark.rule("RMC-8")
-def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
+def test_a_congested_application_has_no_send_credit() -> None:
     stage = together("a")
     assert core(stage, "a").send_credit() > 0
     step(stage, "a", Congested(True))
@@ -189,7 +189,7 @@ def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
     assert core(stage, "a").send_credit() > 0
 
 
-def test_own_words_are_sent_once_to_each() -> None:
+def test_own_messages_are_sent_once_to_each_member() -> None:
     stage = together("a", "b", "c")
     sends = [e for e in step(stage, "a", Multicast([b"x"])) if isinstance(e, Send)]
     assert [len(send.packets) for send in sends] == [1]
@@ -205,7 +205,9 @@ def test_own_words_are_sent_once_to_each() -> None:
         ({"speed": 1}, "it has: detect_us, found_us, members_count_max"),
     ],
 )
-def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
+def test_options_out_of_bounds_are_refused_with_the_range(
+    options: dict[str, int], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         Parameters.of(options)
 
@@ -223,7 +225,7 @@ def test_a_slow_reader_is_not_removed_by_a_newcomer_that_it_cannot_see_yet(newco
     assert len(core(stage, "b").roster.group()) == 3
 
 
-def test_who_seeks_while_the_oldest_is_dead_founds_no_second_group() -> None:
+def test_a_joiner_founds_no_second_group_while_the_oldest_is_dead() -> None:
     """b does not admit before it has found a failed, and n waits no longer than half of that."""
     stage = together("a", "b")
     stage.obey("crash a\nstart rmcast n\njoin n\nadvance 3000ms")
@@ -231,7 +233,7 @@ def test_who_seeks_while_the_oldest_is_dead_founds_no_second_group() -> None:
     assert len(core(stage, "b").roster.group()) == 2
 
 
-def test_a_life_with_a_lower_number_is_told_so_while_the_oldest_is_dead() -> None:
+def test_a_lower_incarnation_is_rejected_while_the_oldest_member_is_dead() -> None:
     """The oldest is its own former life, of which nobody else hears."""
     stage = Stage()
     stage.obey("start rmcast a b\nnumber a 5\njoin a\nadvance 800ms\njoin b\nadvance 500ms")

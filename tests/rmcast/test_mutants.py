@@ -35,7 +35,7 @@ def laws_broken(faults: str, until: str, first: int = 0) -> set[str]:
 
 
 @pytest.mark.catches("causal")
-def test_delivering_without_what_comes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivering_before_a_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
     def due(self: Any, peer: Any, last: int) -> bool:
         return peer.status is StreamStatus.MEMBER or last <= self.needed(peer)
 

@@ -188,7 +188,7 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_hostile_packets_are_counted_and_hurt_nobody() -> None:
+def test_hostile_packets_are_counted_and_harmless() -> None:
     stage, packets = real_packets()
     assert set(KINDS) <= {p[4] for p in packets} | {PacketKind.REFUSE}
     member = core(stage, "b")

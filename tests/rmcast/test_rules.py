@@ -63,7 +63,7 @@ def test_an_answer_waits_for_what_it_answers() -> None:
 
 
 @pytest.mark.rule("RMC-2")
-def test_concurrent_messages_may_come_in_different_orders() -> None:
+def test_concurrent_messages_may_be_delivered_in_different_orders() -> None:
     stage = together("a", "b")
     heard = delivered(stage.obey("say a ours\nsay b theirs\nadvance 5ms"))
     assert heard == {"a": ["ours", "theirs"], "b": ["theirs", "ours"]}
@@ -97,7 +97,7 @@ def test_only_members_are_listened_to() -> None:
 
 
 @pytest.mark.rule("RMC-3")
-def test_nobody_speaks_in_our_name() -> None:
+def test_packets_in_our_name_are_dropped() -> None:
     stage = together("a", "b")
     effects = step(stage, "b", Multicast([b"mine"]))
     packets = next(e.packets for e in effects if isinstance(e, Send))
@@ -132,7 +132,7 @@ def test_a_quiet_group_still_repairs() -> None:
 
 
 @pytest.mark.rule("RMC-4")
-def test_whoever_has_it_answers_when_the_originator_cannot() -> None:
+def test_any_holder_answers_when_the_originator_cannot() -> None:
     stage = together("a", "b", "c")
     stage.obey("lose 1 a > c\nsay a lost\nadvance 2ms\ncut a > c\ncut c > a")
     heard = delivered(stage.obey("advance 500ms"))
@@ -189,7 +189,7 @@ def test_a_silent_member_is_removed_within_the_time_asked_for() -> None:
 
 
 @pytest.mark.rule("RMC-6")
-def test_last_words_that_one_survivor_delivered_reach_the_others() -> None:
+def test_last_messages_that_one_survivor_delivered_reach_the_others() -> None:
     stage = together("a", "b", "c")
     stage.obey("cut c > a\nsay c farewell\nadvance 3ms\ncrash c")
     heard = delivered(stage.obey("advance 1500ms"))
@@ -197,7 +197,7 @@ def test_last_words_that_one_survivor_delivered_reach_the_others() -> None:
 
 
 @pytest.mark.rule("RMC-6")
-def test_last_words_that_nobody_could_deliver_are_delivered_by_none() -> None:
+def test_last_messages_that_none_could_deliver_are_delivered_by_none() -> None:
     stage = together("a", "b", "c")
     stage.obey("lose 1 c > a\nlose 1 c > b\nsay c lost\nsay c beyond")
     stage.obey("cut a > c\ncut b > c\nadvance 3ms\ncrash c")
@@ -244,7 +244,7 @@ def test_one_that_delivered_more_of_an_ended_stream_is_removed() -> None:
 
 
 @pytest.mark.rule("RMC-7")
-def test_a_removed_member_that_still_speaks_is_told() -> None:
+def test_a_removed_member_that_still_sends_is_informed() -> None:
     stage = together("a", "b", "c")
     said = stage.obey("cut a > b\ncut c > b\nadvance 1300ms\nheal\nadvance 1200ms")
     assert "b stops:" in said
@@ -302,7 +302,7 @@ def test_a_member_is_added_at_a_definite_place() -> None:
 
 
 @pytest.mark.rule("RMC-9")
-def test_what_was_said_while_it_joined_reaches_the_newcomer() -> None:
+def test_messages_sent_during_its_join_reach_the_joiner() -> None:
     """The addition and b's message are concurrent: neither knew of the other."""
     stage = together("a", "b")
     stage.obey("start rmcast c\njoin c\nadvance 3ms")
@@ -328,7 +328,7 @@ def test_a_full_group_refuses_with_a_reason() -> None:
 
 
 @pytest.mark.rule("RMC-9")
-def test_every_view_names_who_came_and_who_went() -> None:
+def test_every_view_names_the_members_that_joined_and_left() -> None:
     stage = together("a", "b", "c")
     stage.obey("crash c")
     stage.obey("advance 1500ms\njoin c\nadvance 300ms")
@@ -347,7 +347,7 @@ def test_a_request_that_waited_too_long_admits_no_ghost() -> None:
 
 
 @pytest.mark.rule("RMC-9")
-def test_a_part_counts_only_those_it_has_heard() -> None:
+def test_a_part_counts_only_those_it_received_from() -> None:
     """A member that admitted many and heard none of them does not stop a group that lives."""
     stage = together("a", "b", "c")
     a = core(stage, "a")

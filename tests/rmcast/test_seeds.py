@@ -73,7 +73,7 @@ SPARED = [
 
 
 @pytest.mark.parametrize(("nodes", "seed"), SPARED)
-def test_nobody_is_excluded_for_nothing_where_one_was(nodes: int, seed: int) -> None:
+def test_no_member_is_excluded_unforced_where_one_was(nodes: int, seed: int) -> None:
     outcome = run(Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=60))
     assert outcome.violations == ()
     assert not outcome.counts.get("excluded_unforced")

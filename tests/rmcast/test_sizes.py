@@ -53,7 +53,7 @@ def decoded(packets: Iterable[bytes]) -> list[object]:
 
 
 @pytest.mark.parametrize("packet_bytes", [512, 600, 1400])
-def test_data_fits_whatever_the_group_and_whoever_came_since(packet_bytes: int) -> None:
+def test_data_fits_a_packet_whatever_the_size_of_the_group(packet_bytes: int) -> None:
     for count in range(1, entries_max(packet_bytes) + 1):
         roster, queue, builder = room_of(count, packet_bytes)
         queue.append([b"x" * 3000, b"", b"y" * 70], Service.CAUSAL)
@@ -97,7 +97,7 @@ def test_a_header_leaves_out_ended_streams_in_turns() -> None:
     assert seen == roster.peers.keys()
 
 
-def test_a_full_group_says_which_limit_was_reached() -> None:
+def test_a_full_group_names_the_limit_that_was_reached() -> None:
     stage = together("a", "b")
     core(stage, "a").roster.entries_max = 2
     stage.obey("start rmcast c")
@@ -105,7 +105,7 @@ def test_a_full_group_says_which_limit_was_reached() -> None:
     assert "c stops: the group is full (packet_bytes_max=1400 is enough for 2 members)" in said
 
 
-def test_who_has_smaller_packets_than_the_group_needs_stops_and_says_so() -> None:
+def test_a_member_with_too_small_packets_stops_with_the_reason() -> None:
     stage = together("a", "b")
     core(stage, "b").roster.entries_max = 2
     stage.obey("start rmcast c")

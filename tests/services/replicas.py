@@ -1,7 +1,7 @@
 """Several replicas over one order that a test makes up: a network without a network.
 
-Each member has an inbox of the order as it stands; a test says who reads on, who asks, who fails
-and who returns. Votes go to the end of the order when their voter has read the request.
+Each member reads the order at its own pace; a test decides which of them reads, initiates, fails
+or returns. Votes go to the end of the order when their voter has read the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def view_of(*members: Member) -> View:
 
 
 class Noting(Participant):
-    """Notes what it is asked and told; says no to operations that say so.
+    """Records votes and outcomes; refuses operations that contain `no`.
 
     All keep the history. What was done by its own name, each also keeps on a disk of its own."""
 
@@ -37,7 +37,7 @@ class Noting(Participant):
         self.history: list[tuple[str, bool]] = []
         self.last: Last | None = None
         self.learned = False
-        """It had missed an outcome, and was told on its return."""
+        """It had missed an outcome, and learned it on its return."""
 
     def prepare(self, action: Action) -> str:
         self.prepared.append(action.key)
@@ -71,7 +71,7 @@ class Life:
     pending: deque[Action] = field(default_factory=deque)
     """What it has to prepare and has not yet."""
     words: deque[bytes] = field(default_factory=deque)
-    """What it has to say and has not yet."""
+    """Votes that it has not sent yet."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     said: int = 0
 
@@ -101,7 +101,7 @@ class Order:
         self._replica_of, self._limits = replica_of, limits
         self.alive: dict[str, Life] = {}
         self.apart: dict[str, tuple[Life, int]] = {}
-        """Who is cut off with its memory, and since which place of the order."""
+        """Partitioned members that keep their memory, and since which place of the order."""
         self.all: list[Life] = []
         self.incarnations: dict[str, int] = {}
         self.disks: dict[str, list[str]] = {}
@@ -161,20 +161,20 @@ class Order:
         return True
 
     def fail(self, name: str) -> Life:
-        """It is gone, and the others are told at one place of the order."""
+        """It fails, and the others learn it at one place of the order."""
         gone = self.alive.pop(name)
         gone.inbox.clear()
         self._put(view_of(*self.members))
         return gone
 
     def cut_off(self, name: str) -> None:
-        """It is taken for gone, and hears nothing any more."""
+        """It is excluded, and receives nothing any more."""
         life = self.alive.pop(name)
         self.apart[name] = (life, len(self.items))
         self._put(view_of(*self.members))
 
     def merge(self, name: str) -> None:
-        """It is heard again, with its memory: it gets the messages it missed, but not the views."""
+        """It returns with its memory: it gets the messages it missed, but not the views."""
         life, since = self.apart.pop(name)
         life.inbox.extend(item for item in self.items[since:] if isinstance(item, Message))
         self.alive[name] = life
@@ -214,7 +214,7 @@ class Order:
     # -- what must hold -------------------------------------------------------------------------
 
     def check(self) -> None:
-        """All that live hold the same, nothing is open, nobody ever saw another outcome."""
+        """All live members hold the same, nothing is open, none ever saw another outcome."""
         states = {life.replica.state() for life in self.alive.values()}
         assert len(states) == 1, "one table"
         seen: dict[str, bool] = {}

@@ -30,7 +30,7 @@ PROTOCOL = "ring"
 
 
 class Noting(Participant):
-    """Agrees unless told otherwise, and notes what became of everything."""
+    """Agrees by default, and records every outcome."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -108,7 +108,7 @@ def both(*names: str) -> dict[str, bytes]:
 
 
 @pytest.mark.rule("RNG-23")
-def test_all_do_it_or_nobody_does() -> None:
+def test_all_members_commit_or_none_does() -> None:
     async def story(port: int) -> None:
         async with members(port, "abc") as some:
             a, b = some.actions["a"], some.actions["b"]
@@ -174,7 +174,7 @@ def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
 
 
 @pytest.mark.rule("RNG-22", "RNG-23")
-def test_a_member_that_leaves_before_its_vote_blocks_nobody_and_learns_on_return() -> None:
+def test_a_member_that_leaves_before_its_vote_blocks_no_action_and_learns_on_return() -> None:
     async def story(port: int) -> None:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         async with members(port, "ab") as some:
@@ -244,7 +244,7 @@ def test_a_stopped_member_returns_and_its_callers_get_the_outcome() -> None:
             session.driver.fail("for the test")
             gate.set()
             assert await open_ == Committed()
-            # The others may have heard of it before b stopped, or only when it was back.
+            # The others may have received it before b stopped, or only when it was back.
             outcome = await lost
             assert outcome in (Committed(), Aborted("b failed before its vote"))
             await some.all_know("lost")

@@ -1,4 +1,4 @@
-"""What is said about actions survives the way, and nothing else is taken for it."""
+"""Messages of actions round-trip, and nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_largest_request_fits() -> None:
 
 @settings(max_examples=400)
 @given(st.binary(max_size=60))
-def test_hostile_bytes_are_a_bad_word(tail: bytes) -> None:
+def test_hostile_bytes_are_malformed(tail: bytes) -> None:
     assert read(b"x" + tail) is None
     with pytest.raises(BadCommitMessage):
         read(MARK + tail)
@@ -59,7 +59,7 @@ JSON = st.recursive(
 
 @settings(max_examples=400)
 @given(st.sampled_from([("ask", "do"), ("vote", "no"), ("ask", "no")]), JSON, JSON)
-def test_hostile_json_is_a_word_or_a_bad_one(
+def test_hostile_json_is_a_message_or_malformed(
     names: tuple[str, str], one: object, two: object
 ) -> None:
     payload = MARK + json.dumps({names[0]: one, names[1]: two}).encode()
@@ -88,7 +88,7 @@ def test_hostile_json_is_a_word_or_a_bad_one(
         b" " * PAYLOAD_BYTES_MAX,
     ],
 )
-def test_bad_words(text: bytes) -> None:
+def test_malformed_messages_are_refused(text: bytes) -> None:
     with pytest.raises(BadCommitMessage):
         read(MARK + text)
 

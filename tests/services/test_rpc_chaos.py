@@ -1,5 +1,5 @@
-"""Calls over simulated protocols under faults: members agree on who was asked, execute a call once,
-and every call that a living caller saw delivered is completed."""
+"""Calls over simulated protocols under faults: members agree on those called and execute a call
+once, and every call that a living caller saw delivered is completed."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Unobservant(Caller):
 
 
 class Unprobed(Caller):
-    """Planted: nobody asks whether members have missed a call."""
+    """Planted: no check whether members have missed a call."""
 
     def _probe(self) -> Sequence[bytes]:
         return ()
@@ -215,7 +215,7 @@ def test_calls_survive_a_thousand_seeds_of_chaos(protocol: str, service: str) ->
     assert not found, found
 
 
-# What went wrong once: a member of the view got its state after the call, and nobody waited less
+# What went wrong once: a member of the view got its state after the call, and none waited less
 # than the timeout for it.
 @pytest.mark.parametrize(("service", "seed"), [("safe", 19), ("agreed", 5)])
 def test_a_member_that_has_the_call_in_its_state_is_reported(service: str, seed: int) -> None:

@@ -94,7 +94,7 @@ def test_hostile_records_change_nothing_but_counts(records: list[tuple[ReplyKind
 
 
 @given(st.integers(0, 5000), st.integers(1, 1400))
-def test_pieces_make_the_whole(size: int, most: int) -> None:
+def test_pieces_join_to_the_answer(size: int, most: int) -> None:
     body = bytes(n % 251 for n in range(size))
     pieces = pieces_of(answer_record(1, body), most)
     assert b"".join(bytes(piece.body) for piece in pieces) == body

@@ -265,7 +265,7 @@ def test_answers_through_daemons_may_be_large_and_many() -> None:
     stage.run_story(story)
 
 
-def test_answers_from_nobody_are_an_error_that_names_the_group() -> None:
+def test_no_answers_are_an_error_that_names_the_group() -> None:
     async def story(place: Path) -> None:
         calling = rpc.connect("nobody", daemon=f"unix:{place}/d0")
         async with stage.daemons(place, 1), calling as outside:

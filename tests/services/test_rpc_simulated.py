@@ -109,7 +109,7 @@ def test_a_burst_of_calls_shares_datagrams_of_answers() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1300, 1400, 5000, 400_000])
-def test_a_long_answer_comes_in_pieces(size: int) -> None:
+def test_a_long_answer_is_sent_in_pieces(size: int) -> None:
     async def story(world: RpcWorld) -> None:
         a = world.add("a", echo)
         world.add("b", lambda call: world.dice.randbytes(size))
@@ -545,7 +545,7 @@ def test_handlers_beyond_the_bound_are_busy() -> None:
         assert reasons(result) == {"b": rpc.Reason.BUSY}
         await asyncio.gather(*calling, return_exceptions=True)
         await asyncio.sleep(1)
-        # Handlers that hang are cancelled when nobody waits for them any longer.
+        # Handlers that hang are cancelled when they are no longer awaited.
         result = await failed(a, b"z", rpc.ALL, 1.0)
         assert reasons(result) == {"b": rpc.Reason.TIMED_OUT}
 
@@ -590,7 +590,7 @@ def test_pieces_without_capacity_are_sent_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_a_call_is_executed_once_and_its_result_is_true(seed: int) -> None:
+def test_under_any_faults_a_call_is_executed_once_and_its_result_is_true(seed: int) -> None:
     """Each member counts the calls it has executed, joiners are handed the count, and the answer is
     the count: so an answer shows the call's place in the order."""
     executed: dict[Member, list[bytes]] = {}
@@ -704,7 +704,7 @@ def test_a_call_made_while_the_socket_opens_does_not_overtake() -> None:
     run(story)
 
 
-def test_an_answer_is_what_the_handler_returned_whatever_becomes_of_its_buffer() -> None:
+def test_an_answer_is_a_copy_of_what_the_handler_returned() -> None:
     async def story(world: RpcWorld) -> None:
         a = world.add("a", echo)
         buffer = bytearray(1)

@@ -100,7 +100,7 @@ def test_votes_that_do_not_count() -> None:
     assert here.counts == {"stray": 4, "late": 3}
 
 
-# -- who says that somebody failed -----------------------------------------------------------------
+# -- reports of failures ---------------------------------------------------------------------------
 
 
 def notices(duties: list[Duty]) -> list[CommitMessage | None]:
@@ -135,14 +135,14 @@ def test_if_the_notifier_fails_too_another_sends_the_notice() -> None:
     ]
 
 
-def test_who_is_not_there_is_not_waited_for() -> None:
+def test_an_absent_member_is_not_waited_for() -> None:
     here = replica(A)
     found = notices(here.deliver(ask(C, "x", "a", "z")))
     assert found == [Notice("x", "z", "is not in the group")]
 
 
 @pytest.mark.rule("RNG-23")
-def test_without_its_initiator_an_action_goes_on() -> None:
+def test_an_action_continues_without_its_initiator() -> None:
     order = Order("abc")
     order.ask("c", "x", "a", "b")
     order.fail("c")
@@ -151,7 +151,7 @@ def test_without_its_initiator_an_action_goes_on() -> None:
     assert order.alive["a"].outcomes == {"x": Committed()}
 
 
-def test_a_new_life_that_nobody_missed_votes_for_the_old() -> None:
+def test_an_incarnation_that_was_not_missed_votes_for_the_former() -> None:
     order = Order("abc")
     order.ask("c", "x", "a", "b")
     order.read("b", 9)
@@ -163,7 +163,7 @@ def test_a_new_life_that_nobody_missed_votes_for_the_old() -> None:
 
 
 @pytest.mark.rule("RNG-22")
-def test_who_was_cut_off_and_came_back_with_its_memory_finds_the_same() -> None:
+def test_a_member_that_was_partitioned_and_returned_finds_the_same_outcome() -> None:
     order = Order("abc")
     order.ask("c", "x", "a", "b")
     order.read("b", 9)
@@ -199,7 +199,7 @@ def test_two_that_want_the_same_two_do_not_deadlock() -> None:
     assert told(here, vote(A, "y"), vote(B, "y")) == [("y", "Committed")]
 
 
-def test_a_request_that_comes_twice_counts_once() -> None:
+def test_a_duplicate_request_counts_once() -> None:
     here = Table()
     told(here, ask(A, "x", "a"), ask(A, "x", "a"), vote(A, "x"), ask(B, "x", "a", "b"))
     assert here.counts == {"repeated": 2, "committed": 1} and not here.open
@@ -224,7 +224,7 @@ def test_what_is_not_ours_is_passed_over_and_counted() -> None:
 # -- handing over ----------------------------------------------------------------------------------
 
 
-def test_a_table_is_handed_over_whole() -> None:
+def test_a_table_is_transferred_completely() -> None:
     here = Table(ActionLimits(open_count_max=7))
     told(here, ask(A, "x", "a", "b"), vote(A, "x"), ask(A, "y", "b"), ask(A, "z", "q"))
     told(here, ask(C, "u", "c"), vote(C, "u"))
@@ -264,7 +264,7 @@ def test_a_state_that_is_none_is_refused(state: bytes) -> None:
 
 
 @pytest.mark.rule("RNG-23")
-def test_who_was_down_learns_the_outcome_on_return() -> None:
+def test_a_member_that_was_down_learns_the_outcome_on_return() -> None:
     order = Order("abc")
     order.ask("c", "x", "a", "b")
     order.read("b", 9)
@@ -365,7 +365,7 @@ def play(moves: list[Any], replica_of: type[Replica] = Replica) -> Order:
 @pytest.mark.rule("RNG-22", "RNG-23")
 @settings(max_examples=300)
 @given(st.lists(MOVES, max_size=60))
-def test_any_interleaving_is_decided_alike_and_blocks_nobody(moves: list[Any]) -> None:
+def test_any_interleaving_is_decided_alike_and_blocks_no_member(moves: list[Any]) -> None:
     order = play(moves)
     asked = {key for life in order.all for key in life.outcomes}
     for life in order.alive.values():
@@ -399,7 +399,7 @@ def test_no_participant_runs_two_at_once(moves: list[Any]) -> None:
 
 
 class Hasty(Replica):
-    """Takes its own vote for delivered when it says it: decides on arrival, not in the order."""
+    """Takes its own vote for delivered when it sends it: decides on arrival, not in the order."""
 
     def vote(self, key: str, objection: str) -> bytes:
         assert self.me is not None
@@ -425,7 +425,7 @@ class Late(Table):
 
 
 class Seeing(Replica):
-    """Takes a failure from the view and not from the order: who was cut off has missed it."""
+    """Takes a failure from the view and not from the order: a partitioned member misses it."""
 
     def install(self, view: View) -> list[Duty]:
         names = {member.name for member in view.members}
@@ -465,14 +465,14 @@ class Own(Table):
 
 
 class Careless(Table):
-    """Hands over who is open, and not how they voted."""
+    """Transfers the open actions without their votes."""
 
     def state(self) -> bytes:
         return re.sub(rb'"yes":\[[^]]*\]', b'"yes":[]', super().state())
 
 
 class Forgetful(Table):
-    """Keeps no outcome for who failed after it had agreed."""
+    """Keeps no outcome for a member that failed after it had agreed."""
 
     def _noticed(self, notice: Notice) -> list[Step]:
         found = super()._noticed(notice)

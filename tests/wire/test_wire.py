@@ -57,7 +57,7 @@ def test_one_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=2000), st.integers(0, 2**32 - 1))
-def test_the_checksum_is_the_same_whoever_reckons_it(data: bytes, begun: int) -> None:
+def test_the_checksum_equals_its_slow_twin(data: bytes, begun: int) -> None:
     assert crc32(data, begun) == zlib.crc32(data, begun)
 
 
@@ -86,7 +86,7 @@ def test_fields_are_cut_apart_as_slices_would(
 @given(st.lists(st.tuples(st.sampled_from((5, 5, 5, 6, 7)), st.sampled_from((b"one", b"two")),
                           st.integers(0, 65_535)), max_size=12),
        st.integers(0, 5), st.data())  # fmt: skip
-def test_what_comes_together_is_opened_as_each_alone_would_be(
+def test_a_batch_is_opened_as_each_packet_alone_would_be(
     told: list[tuple[int, bytes, int]], octets: int, data: st.DataObject
 ) -> None:
     packets = [
@@ -115,7 +115,7 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
     assert {name: n for name, n in many.counts.items() if n} == one.counts
 
 
-def test_who_was_let_in_before_is_looked_at_again() -> None:
+def test_an_admitted_sender_is_checked_again() -> None:
     codec = PacketCodec(4, {5: "five"}, G)
     good = seal(4, 5, G.tag, 9, b"body")
     assert [bytes(each.body) for each in codec.admit([good, good])] == [b"body", b"body"]
