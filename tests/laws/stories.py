@@ -581,6 +581,13 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 2 | view 7 b#2 c#2 founded
         c#2: restart | join 2 | view 7 b#2 c#2 founded
     """),
+    _doctored("one_founding", "one is left, the clocks of those that founded anew were set back", """
+        a: fault none | join 2 | view 1 a b#2 c#2 founded
+        b#2: join 2 | view 1 a b#2 c#2 founded | crash
+        c#2: join 2 | view 1 a b#2 c#2 founded | crash
+        b: wait 90000 | restart | join 2 | view 7 b c founded
+        c: wait 90000 | restart | join 2 | view 7 b c founded
+    """),
     _doctored("one_founding", "both groups go on", """
         a: join 2 | view 1 a b founded | view 2 a
         b: join 2 | view 1 a b founded | crash
@@ -943,6 +950,13 @@ SOUND: list[Sound] = [
         b: join 2 | view 1 a b c founded | crash
         c: join 2 | view 1 a b c founded | crash
         d: join 3 | view 3 a d | crash
+    """),
+    _sound("both clocks were set back, as the times of the one clock show", """
+        a#2: fault setback | join 2 | view 1 a#2 c#2 founded | crash
+        c#2: join 2 | view 1 a#2 c#2 founded | crash
+        a: wait 90000 | restart | join 2 | view 7 a b c founded
+        b: wait 90000 | join 2 | view 7 a b c founded
+        c: wait 90000 | restart | join 2 | view 7 a b c founded
     """),
     _sound("a clock was set back, and views seem to lead both ways", """
         a#3: view 1 a#3 b at 0 founded | send | a#3:1@1 | view 2 a#3 b at 1 | crash

@@ -16,6 +16,7 @@ from unisono.laws.succession import (
     Succession,
     beginnings,
     components,
+    in_order,
     lineages,
     own_views,
     tells,
@@ -59,7 +60,7 @@ def _since_parting(trace: IncarnationTrace) -> Iterator[Row]:
 def one_primary(history: History) -> Iterator[Finding]:
     """At most one part of a partitioned group continues at a time.
 
-    The views of a node are those of its lives, in the order of incarnations and steps. One view
+    The views of a node are those of its lives, in their order (see `in_order`). One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
     a life whose `leave` row says that the other excluded it, and some life is a member of both.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
@@ -128,19 +129,19 @@ def begun(history: History) -> Iterator[Finding]:
 def one_founding(history: History) -> Iterator[Finding]:
     """A group is not founded again while a member of it is there and has its records.
 
-    Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
-    incarnation is of another lineage that has a view with the change `founded`; and no node is in
-    their counting views the other way round, as where a clock was set back. Let no counting view
+    Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later life
+    (see `in_order`) is of another lineage that has a view with the change `founded`; and no node is
+    in their counting views the other way round, as where a clock was set back. Let no counting view
     of the two lineages have the change `parted`, and p's last view lead to no other (see
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
     go on from it; a view that p says excluded it, and that is none of its own, is one that p's last
     view leads to. If nobody installed that view, it is of the lineage of the founding that p's
     `leave` row names beside it, or of none. If p's `join` row has a number, and p is alive, or
     stopped with the cause `excluded` and its last view leads to no lineage with `parted`, which may
-    have excluded it, the law is broken. Named is p;
-    the other is the smallest life of another lineage that is such a later incarnation. Where a
-    member of p's last view that is no such later incarnation has views, and none of p's, it has
-    gone on from there, though it was never told of that view: nothing was founded anew.
+    have excluded it, the law is broken. Named is p; the other is the smallest life of another
+    lineage that is such a later life. Where a member of p's last view that is no such later life
+    has views, and none of p's, it has gone on from there, though it was never told of that view:
+    nothing was founded anew.
     """
     views = history.derived(Succession)
     lineage = views.lineage
@@ -175,20 +176,21 @@ def _met(one: IncarnationTrace, two: IncarnationTrace) -> bool:
 def _later_lineages(
     history: History, lineage: dict[str, str], founded: set[str]
 ) -> dict[str, list[str]]:
-    """By lineage, lives of others, of those that were founded, that are later incarnations of its
-    nodes, sorted."""
+    """By lineage, lives of others, of those that were founded, that are later ones of its nodes,
+    sorted."""
     by_node: dict[str, list[IncarnationTrace]] = {}
     listed: dict[str, dict[str, list[int]]] = {}
-    for trace in history.lives.values():
+    lives = history.derived(in_order)
+    place = {key: at for at, key in enumerate(lives)}
+    for trace in lives.values():
         if trace.inside:
             by_node.setdefault(trace.node, []).append(trace)
             nodes = listed.setdefault(lineage[trace.key], {})
             for member in {each for row in own_views(trace) for each in row.members or ()}:
-                if each := history.lives.get(member):
-                    nodes.setdefault(each.node, []).append(each.incarnation)
+                if each := lives.get(member):
+                    nodes.setdefault(each.node, []).append(place[each.key])
     later: dict[tuple[str, str], set[str]] = {}
     for traces in by_node.values():
-        traces.sort(key=lambda trace: trace.incarnation)
         for earlier, trace in combinations(traces, 2):
             pair = (lineage[earlier.key], lineage[trace.key])
             if pair[0] != pair[1]:

@@ -33,6 +33,19 @@ def own_views(trace: IncarnationTrace) -> tuple[Row, ...]:
     return stretches(trace)[trace.key]
 
 
+def in_order(history: History) -> dict[str, IncarnationTrace]:
+    """The lives by key, those of a node in the order in which they were: that of their
+    incarnations. A clock that was set back turns it round; a world that tells its faults has one
+    clock, and there the times of the `join` rows decide."""
+    has_clock = any(row.kind == "fault" for row in history.rows)
+
+    def place(trace: IncarnationTrace) -> tuple[str, int, int]:
+        joined_us = next((row.t_us for row in trace.rows if row.kind == "join"), 0)
+        return trace.node, joined_us if has_clock else 0, trace.incarnation
+
+    return {trace.key: trace for trace in sorted(history.lives.values(), key=place)}
+
+
 def lineages(history: History) -> dict[str, str]:
     """By life, which numbering its places belong to.
 
@@ -101,7 +114,7 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
     last: dict[str, str] = {}
     listed: dict[str, set[str]] = {}
     founded = begun - beginnings(history, found, PARTED)
-    for trace in sorted(history.lives.values(), key=lambda trace: (trace.node, trace.incarnation)):
+    for trace in history.derived(in_order).values():
         if trace.inside:
             mine = found[trace.key]
             if mine not in begun and last.get(trace.node, mine) != mine:
@@ -126,7 +139,7 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
 
 
 class Succession:
-    """The views of a node are in the order of its incarnations and their steps. One view
+    """The views of a node are in the order of its lives (see `in_order`) and their steps. One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
     a life that says the other excluded it, and a life is a member of both: that one may have gone
     on without showing it."""
@@ -151,9 +164,7 @@ class Succession:
                 self.place.setdefault(row.view, row.seq)
             for row in own_views(trace):
                 self.own.setdefault(row.view, self.lineage[key])
-        for trace in sorted(
-            history.lives.values(), key=lambda trace: (trace.node, trace.incarnation)
-        ):
+        for trace in history.derived(in_order).values():
             chain = self._chains.setdefault(trace.node, [])
             for row in trace.views:
                 nodes = {member.rpartition("#")[0] for member in row.members or ()}
