@@ -581,7 +581,7 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 2 | view 7 b#2 c#2 founded
         c#2: restart | join 2 | view 7 b#2 c#2 founded
     """),
-    _doctored("one_founding", "one is left, the clocks of those that founded anew were set back", """
+    _doctored("one_founding", "one is left, the clocks of those that founded anew set back", """
         a: fault none | join 2 | view 1 a b#2 c#2 founded
         b#2: join 2 | view 1 a b#2 c#2 founded | crash
         c#2: join 2 | view 1 a b#2 c#2 founded | crash

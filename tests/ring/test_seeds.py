@@ -188,6 +188,16 @@ def test_the_group_forms(nodes: int, seed: int) -> None:
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
+def test_the_founding_of_a_coordinator_that_gave_it_up_is_forgotten() -> None:
+    """It asked the ring that the others had founded to join, with the memory of its own founding,
+    which was never in force, and was told that it is stale."""
+    assert run(Plan(protocol="ring", nodes=7, seed=700_449, messages=60)).violations == ()
+
+
+def test_no_law_blames_a_founding_after_all_clocks_were_set_back() -> None:
+    assert run(Plan(protocol="ring", nodes=3, seed=700_243, messages=60)).violations == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:
