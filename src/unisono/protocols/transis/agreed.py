@@ -53,8 +53,8 @@ class AllAckOrder:
     others go first, and nobody waits for it.
     """
 
-    # Deviates [TRA §3.2 all-ack]: the paper waits for a message from each machine. Here, only for those
-    # whose next vertex could come first: a lone sender waits for nobody.
+    # Deviates [TRA §3.2 all-ack]: the paper waits for a message from each machine. Here, only for
+    # those whose next vertex could come first: a lone sender waits for nobody.
 
     def __init__(self, size: int, me: int) -> None:
         self._me = me

@@ -70,7 +70,7 @@ class CausalGate:
         return [each for each in waiting if not self.wait(each, rank + 1)]
 
 
-class Holdings:
+class AckMatrix:
     """Who is known to hold what: a row of acknowledgments for each member, and their minimum.
 
     The minimum of a column is searched for again only when its last holder has risen, so that a
@@ -140,7 +140,7 @@ class CausalGraph:
         self._pending_max = pending_max
         self._windows: list[Window[Vertex]] = [Window() for _ in range(size)]
         self._gate = CausalGate(size)
-        self._holdings = Holdings(size)
+        self._matrix = AckMatrix(size)
         self._heard = [0] * size
         """By rank, the last vertex that somebody acknowledged or asks us to hold."""
         self._limit: tuple[int, ...] | None = None
@@ -205,7 +205,7 @@ class CausalGraph:
             raise BadPacket("closed")
         ahead_max = self._ahead_max
         if index == passed[sender] + 1:
-            before: Sequence[int] | None = self._holdings.row(sender)
+            before: Sequence[int] | None = self._matrix.row(sender)
         elif index > passed[sender] + ahead_max:
             raise BadPacket("ahead")
         else:
@@ -240,9 +240,9 @@ class CausalGraph:
     def _enter(self, vertex: Vertex) -> list[Vertex]:
         sender, index, acks = vertex.sender, vertex.index, vertex.acks
         self._entered += 1
-        self._holdings.raise_row(sender, acks)
-        self._holdings.raise_one(sender, sender, index)
-        self._holdings.raise_one(self._me, sender, index)
+        self._matrix.raise_row(sender, acks)
+        self._matrix.raise_one(sender, sender, index)
+        self._matrix.raise_one(self._me, sender, index)
         return self._gate.let_pass(vertex)
 
     # -- loss -------------------------------------------------------------------------------------
@@ -275,20 +275,20 @@ class CausalGraph:
 
     def received_by_all(self) -> tuple[int, ...]:
         """[TRA-8] By sender, the vertices that every member is known to hold."""
-        return tuple(self._holdings.floor)
+        return tuple(self._matrix.floor)
 
     def received_by(self, members: Iterable[int]) -> tuple[int, ...]:
         """The same for these members."""
-        return self._holdings.floor_of(members)
+        return self._matrix.floor_of(members)
 
     def window(self) -> int:
         """[TRA-11] Vertices that entered, and that some member is not known to hold."""
-        return self._entered - self._holdings.total
+        return self._entered - self._matrix.total
 
     def forget(self) -> list[Vertex]:
         """Drop what every member is known to hold: nobody asks for it any more."""
         gone: list[Vertex] = []
-        for window, upto in zip(self._windows, self._holdings.floor, strict=True):
+        for window, upto in zip(self._windows, self._matrix.floor, strict=True):
             if upto > window.floor:
                 gone += window.forget(upto)
         return gone
