@@ -82,7 +82,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    { rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV) && \
 	      $(PYTHON) -m pip -qq --python $(BIN)/python install pip; }
 	@echo "  Python packages ..."
-	@$(PIP) install -c constraints.txt -e '.[trace,cli,spark,fast,seal,dev]'
+	@$(PIP) install -c constraints.txt -e '.[trace,cli,spark,delta,fast,seal,dev]'
 	@$(BIN)/python -m unisono.spark.java >/dev/null 2>&1 || \
 	    { echo "  no Java that Spark can use here: fetching one ..." && \
 	      $(PIP) install -c constraints.txt -e '.[java]'; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,9 @@ def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "BATCH_BYTES", 10)
     monkeypatch.setattr(batching, "BATCH_RUNS", 3)
     sizes = [4, 6, 1, 50, 1, 1, 1, 1]
-    inputs = [batching.Input(str(n), (), size, "") for n, size in enumerate(sizes)]
+    inputs = [
+        batching.Input(str(n), (), size, "", datetime.now(UTC)) for n, size in enumerate(sizes)
+    ]
     made = [[each.nbytes for each in batch] for batch in batching.batches_of(inputs)]
     assert made == [[4, 6], [1], [50], [1, 1, 1], [1]]
     assert list(batching.batches_of([])) == []

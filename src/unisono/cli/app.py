@@ -212,6 +212,9 @@ def pipeline(
     ] = False,
     run: Annotated[Words, typer.Option(metavar="NAME", help="Only this run; repeatable.")] = None,
     tables: Annotated[str, typer.Option(help="all; or gold, without events and messages.")] = "all",
+    table_format: Annotated[
+        str, typer.Option("--format", help="parquet; or delta, or delta:URI in an object store.")
+    ] = "parquet",
     follow: Annotated[
         bool, typer.Option("--follow", help="Judge runs as they grow, until Ctrl-C.")
     ] = False,
@@ -230,7 +233,15 @@ def pipeline(
     from unisono.cli.pipeline import requested
 
     request = requested(
-        every_run, run or (), tables, follow, every, until_idle, allow_quarantined, conf or ()
+        every_run,
+        run or (),
+        tables,
+        table_format,
+        follow,
+        every,
+        until_idle,
+        allow_quarantined,
+        conf or (),
     )
     raise typer.Exit(run_pipeline(directory, out, master, request, as_json))
 

@@ -44,6 +44,8 @@ class PipelineRequest:
     everything: bool = False
     runs: tuple[str, ...] = ()
     silver: bool = True
+    delta: str | None = None
+    """The URI of Delta tables, empty for the output directory; None without them."""
     follow: bool = False
     every_s: float = 5.0
     idle_s: float | None = None
@@ -55,6 +57,7 @@ def requested(
     everything: bool,
     runs: Sequence[str],
     tables: str,
+    table_format: str,
     follow: bool,
     every: str | None,
     until_idle: float | None,
@@ -74,12 +77,24 @@ def requested(
         everything=everything,
         runs=tuple(runs),
         silver=tables == "all",
+        delta=_delta(table_format),
         follow=follow,
         every_s=every_s,
         idle_s=until_idle,
         allow_quarantined=allow_quarantined,
         conf=conf_of(conf),
     )
+
+
+def _delta(text: str) -> str | None:
+    kind, _, uri = text.partition(":")
+    if kind not in ("parquet", "delta") or (kind == "parquet" and text != kind):
+        raise Misuse(f"--format {text!r}: write parquet, delta or delta:URI")
+    if kind == "delta":
+        from unisono.spark.delta import DeltaTables
+
+        DeltaTables(uri)  # Before Spark starts: the package may be missing.
+    return uri if kind == "delta" else None
 
 
 def _seconds(text: str) -> float:
@@ -156,6 +171,7 @@ def measured(
             everything=request.everything,
             runs=request.runs,
             silver=request.silver,
+            delta=request.delta,
         )
 
 
@@ -183,6 +199,7 @@ def followed(
             request.idle_s,
             request.silver,
             report,
+            delta=request.delta,
         )
         try:
             for news in stream:

@@ -58,6 +58,7 @@ class VerdictStream:
     idle_s: float | None = None
     silver: bool = True
     progress: Progress | None = None
+    delta: str | None = None
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -113,6 +114,7 @@ class VerdictStream:
                 runs=[each.run for each in grown],
                 silver=self.silver,
                 going_on=going_on,
+                delta=self.delta,
             )
         except BadTrace:
             # A run has disappeared since it was listed: try the others with the next poll.

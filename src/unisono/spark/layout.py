@@ -22,6 +22,8 @@ from unisono.errors import Misuse
 
 BRONZE: Final = ("bronze/events", "bronze/quarantine")
 SILVER: Final = ("silver/sends", "silver/deliveries", "silver/views", "silver/packets")
+ROWS: Final = (BRONZE[0], *SILVER)
+"""The large tables, which nothing else is made from."""
 RUNS: Final = "gold/runs"
 GOLD: Final = (
     "gold/verdicts",
@@ -38,7 +40,7 @@ TABLES: Final = (*BRONZE, *SILVER, *GOLD)
 CURVES: Final = ("gold/latency_curves", "gold/rate_curves")
 SUMMARY: Final = "gold/summary"
 REPORT: Final = "report.html"
-LAYERS: Final = ("bronze", "silver", "gold")
+LAYERS: Final = ("bronze", "silver", "gold", "delta")
 
 NO_RUN: Final = "run=(all)"
 """The folder of rows about all runs. In each table it also holds an empty file, so that a table
@@ -49,7 +51,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
-FORMAT: Final = "3"
+FORMAT: Final = "4"
 """The version of the tables. Tables of another version are replaced as a whole."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory
@@ -115,6 +117,11 @@ class ResultLayout:
             if empty.is_dir() and not (self.out / table / NO_RUN).exists():
                 self._replace(empty, self.out / table / NO_RUN)
         self.clear()
+
+    def discard(self, tables: Iterable[str]) -> None:
+        """What is staged of these tables is not published."""
+        for table in tables:
+            shutil.rmtree(self.staged(table), ignore_errors=True)
 
     def publish_joint(self) -> None:
         """Replace the summary and the joint curves by what is staged."""

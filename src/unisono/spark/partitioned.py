@@ -102,10 +102,10 @@ class RunWriter:
 def _nullable(rows: pa.Table) -> pa.Table:
     """All columns and nested fields nullable: otherwise schemas would depend on how a table was
     computed, and could not be combined."""
-    return rows.cast(_nullable_schema(rows.schema))
+    return rows.cast(nullable(rows.schema))
 
 
-def _nullable_schema(schema: pa.Schema) -> pa.Schema:
+def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_nullable_field(field) for field in schema])
 
 
@@ -159,7 +159,7 @@ def schema_in(out: Path, table: str) -> pa.Schema | None:
     path = next((out / table / NO_RUN).glob("[!.]*.parquet"), None)
     if path is None:
         return None
-    return _nullable_schema(pq.read_schema(path)).insert(0, pa.field("run", pa.string()))
+    return nullable(pq.read_schema(path)).insert(0, pa.field("run", pa.string()))
 
 
 def read_table(

@@ -18,6 +18,8 @@ from unisono.errors import Misuse
 from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
+from unisono.spark.delta import FOLDER as DELTA
+from unisono.spark.delta import DeltaTables
 from unisono.spark.laws import Claims, Output, check_claims, write_tables
 from unisono.spark.laws.tasks import ANY_PROTOCOL
 from unisono.spark.layout import (
@@ -25,12 +27,14 @@ from unisono.spark.layout import (
     CURVES,
     GOLD,
     REPORT,
+    ROWS,
     RUNS,
     SUMMARY,
     TABLES,
     ResultLayout,
     folders_in,
     open_layout,
+    run_of,
 )
 from unisono.spark.partitioned import RunWriter, frame_in, stage_empty, stage_joint
 from unisono.spark.report.build import build_report
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
+PARQUET = "parquet"
 
 
 @dataclass(frozen=True)
@@ -114,13 +119,15 @@ def run_pipeline(
     runs: Sequence[str] | None = None,
     silver: bool = True,
     going_on: bool = False,
+    delta: str | None = None,
 ) -> PipelineResult:
     """Process the runs that are new or have changed. `claimed` are the laws of each protocol,
     `others` those of a protocol that is not in it; `progress` is called with the next step.
 
     `everything`: process all runs, and drop those that are gone; `runs`: only these; without
     `silver` only gold and quarantine are written; `going_on`: a run with a file without an end is
-    not judged by eventual laws.
+    not judged by eventual laws; `delta`: the tables are written as Delta Lake too, below this URI,
+    or below `out_dir` if it is empty, and the large ones only there.
     """
     if everything and runs:
         raise Misuse("give --all or --run, not both")
@@ -128,6 +135,8 @@ def run_pipeline(
     inputs = inputs_in(trace_dir, runs)
     check_claims(claimed)
     with open_layout(Path(out_dir)) as layout:
+        rows_in = None if not silver else PARQUET if delta is None else DELTA
+        lake = None if delta is None else DeltaTables(delta or str(layout.out / DELTA))
         laws = _ClaimedLaws(claimed, tuple(others))
         todo = list(inputs.values())
         if layout.outdated:
@@ -135,21 +144,35 @@ def run_pipeline(
                 raise Misuse(f"{out_dir}: tables of another version; give --all or another --out")
             report("the tables are of another version: all runs are processed")
         elif not everything:
-            todo = changed(session, layout.out, inputs, laws.of, going_on, silver)
+            todo = changed(
+                session,
+                layout.out,
+                inputs,
+                laws.of,
+                going_on,
+                rows_in,
+                None if lake is None else lake.runs(),
+            )
             if len(todo) < len(inputs):
                 report(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
         batches = list(batches_of(todo))
         for index, batch in enumerate(batches, 1):
             part = f" (part {index:,} of {len(batches):,})" if len(batches) > 1 else ""
             report(f"reading, judging and measuring{part}")
-            _process(session, layout, batch, laws, silver, going_on)
+            _process(session, layout, batch, laws, rows_in, going_on)
+            if lake is not None:
+                lake.publish(layout, {each.run: each.recorded.date() for each in batch})
+                layout.discard(ROWS)
             layout.publish(each.run for each in batch)
         if everything:
-            layout.drop(removed(folders_in(layout.out, RUNS), inputs))
+            gone = removed(folders_in(layout.out, RUNS), inputs)
+            layout.drop(gone)
+            if lake is not None:
+                lake.drop([run_of(folder) for folder in gone])
         if layout.stale:
             report("summarizing all runs")
             with _configured(session):
-                _summarize(session, layout)
+                _summarize(session, layout, lake)
         report("writing the report")
         layout.write_report(build_report(session, layout.out, trace_dir))
         return _result(session, layout.out, inputs, todo)
@@ -171,13 +194,13 @@ def _process(
     layout: ResultLayout,
     batch: Sequence[Input],
     laws: _ClaimedLaws,
-    silver: bool,
+    rows_in: str | None,
     going_on: bool,
 ) -> None:
     """Stage the tables of a batch of runs."""
-    stage_empty(layout, TABLES if silver else (BRONZE[1], *GOLD))
+    stage_empty(layout, TABLES if rows_in else (BRONZE[1], *GOLD))
     files = [found for each in batch for found in each.files]
-    output = Output(str(layout.staged("")), silver, going_on)
+    output = Output(str(layout.staged("")), rows_in is not None, going_on)
     found = write_tables(session, files, laws.with_default(), output)
     inputs = {each.run: each for each in batch}
     for row in found:
@@ -190,13 +213,15 @@ def _process(
             "replay": each.replay,
             "fingerprint": still_open + each.fingerprint,
             "asked": " ".join(laws_digest(laws.of(name)) for name in row["protocols"]),
+            "rows_in": rows_in,
+            "recorded": each.recorded,
         }
         writer = RunWriter(output.top, each.run, "run")
         writer.write_rows(RUNS, [row | about])
         writer.close()
 
 
-def _summarize(session: SparkSession, layout: ResultLayout) -> None:
+def _summarize(session: SparkSession, layout: ResultLayout, lake: DeltaTables | None) -> None:
     """The summary and the joint curves, from the tables of all runs."""
     latencies, rates, measures, recoveries, runs = (
         frame_in(session, layout.out, f"gold/{name}")
@@ -207,6 +232,8 @@ def _summarize(session: SparkSession, layout: ResultLayout) -> None:
     stage_joint(layout, CURVES[1], gold.joint_rate_curves(rates), (*gold.KEYS, "bin"))
     summary = gold.summary_of(measures, runs, recoveries, staged)
     stage_joint(layout, SUMMARY, summary, gold.KEYS)
+    if lake is not None:
+        lake.publish_joint(layout)
     layout.publish_joint()
 
 

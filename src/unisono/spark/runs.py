@@ -7,15 +7,16 @@ A run has changed when the names, sizes or times of its files differ from those 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from unisono.errors import BadTrace
 from unisono.spark.code import JUDGES, JUDGES_NOT, digest_of
-from unisono.spark.layout import BRONZE, RUNS, folders_in, run_folder
+from unisono.spark.layout import RUNS, run_folder
 from unisono.spark.partitioned import read_table
 from unisono.trace.files import REPLAY, TraceFiles, trace_files
 
@@ -38,6 +39,8 @@ class Input:
     files: tuple[TraceFiles, ...]
     nbytes: int
     fingerprint: str
+    recorded: datetime
+    """When its newest file was written."""
 
     @property
     def replay(self) -> str | None:
@@ -73,7 +76,7 @@ def judge_version() -> str:
 
 
 def _input(run: str, files: list[TraceFiles]) -> Input:
-    nbytes, digest = 0, blake2b(judge_version().encode(), digest_size=12)
+    nbytes, newest_s, digest = 0, 0.0, blake2b(judge_version().encode(), digest_size=12)
     for found in files:
         try:
             about = found.path.stat()
@@ -82,8 +85,10 @@ def _input(run: str, files: list[TraceFiles]) -> Input:
             digest.update(f"\n{found.name} -".encode())
             continue
         nbytes += about.st_size
+        newest_s = max(newest_s, about.st_mtime)
         digest.update(f"\n{found.name} {about.st_size} {about.st_mtime_ns}".encode())
-    return Input(run, tuple(files), nbytes, digest.hexdigest())
+    recorded = datetime.fromtimestamp(newest_s, UTC)
+    return Input(run, tuple(files), nbytes, digest.hexdigest(), recorded)
 
 
 def laws_digest(laws: Sequence[str]) -> str:
@@ -96,25 +101,27 @@ def changed(
     inputs: Mapping[str, Input],
     laws_of: Callable[[str], Sequence[str]],
     going_on: bool = False,
-    silver: bool = False,
+    rows_in: str | None = None,
+    elsewhere: Collection[str] | None = None,
 ) -> list[Input]:
     """The runs that are not in the tables as they are now. `laws_of` gives a protocol's laws. A run
-    that was judged while it went on is judged again, unless it still does; with `silver`, so is one
-    that has only gold tables."""
+    that was judged while it went on is judged again, unless it still does; so is one whose events
+    and messages are not in tables of the format `rows_in`, and one that is not `elsewhere`."""
     known = read_table(session, out, RUNS, list(inputs))
     if known.num_rows == 0:
         return list(inputs.values())
-    columns = ["run", "fingerprint", "protocols", "asked", "events"]
-    with_events = {folder.name for folder in folders_in(out, BRONZE[0])} if silver else set()
+    columns = ["run", "fingerprint", "protocols", "asked", "events", "rows_in"]
     done = set()
-    for run, fingerprint, protocols, digests, events in zip(
+    for run, fingerprint, protocols, digests, events, kept in zip(
         *(known.column(name).to_pylist() for name in columns), strict=True
     ):
         now = inputs.get(run)
         if going_on:
             fingerprint = fingerprint.removeprefix(OPEN)
         same = now is not None and now.fingerprint == fingerprint
-        if silver and events and run_folder(run) not in with_events:
+        if events and rows_in and kept != rows_in:
+            continue
+        if elsewhere is not None and run not in elsewhere:
             continue
         if same and digests == " ".join(laws_digest(laws_of(name)) for name in protocols):
             done.add(run)

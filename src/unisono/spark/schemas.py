@@ -69,7 +69,8 @@ RATE_CURVES: Final = _schema(
 )
 RUN_ROWS: Final = _schema(
     "protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
-    " replay fingerprint asked"
+    " replay fingerprint asked rows_in recorded",
+    recorded=pa.timestamp("us", "UTC"),
 )
 
 SCHEMAS: Final = {
