@@ -129,7 +129,8 @@ def pipeline(
         print_json(result.as_json())
     else:
         show(result)
-    return exit_code(result.kept, result.unjudged, request.allow_quarantined)
+    uncertain = any(verdict.uncertain for verdict in result.verdicts.values())
+    return exit_code(result.kept, result.unjudged, request.allow_quarantined, uncertain)
 
 
 def claimed_in(
@@ -213,7 +214,9 @@ def followed(
         print_unjudged(out(), stream.contradicted, unjudged)
         summary = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
         out().print(f"{summary}; report: {stream.report}" if stream.report else summary)
-    return exit_code(not broken and not stream.contradicted, unjudged, request.allow_quarantined)
+    kept = not broken and not stream.contradicted
+    uncertain = any(verdict.uncertain for verdict in stream.verdicts.values())
+    return exit_code(kept, unjudged, request.allow_quarantined, uncertain)
 
 
 def print_news(news: News, as_json: bool) -> None:

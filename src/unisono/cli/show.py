@@ -19,6 +19,7 @@ from unisono.laws.verdict import Violation, sentence
 VIOLATIONS_SHOWN_MAX: Final = 5
 MARKS: Final = {
     "broken": "[bold red]✗ broken[/]",
+    "uncertain": "[yellow]? uncertain[/]",
     "kept": "[green]✓ kept[/]",
     "not yet": "[yellow]… not judged yet[/]",
     "not claimed": "[dim]· not claimed[/]",
@@ -71,8 +72,9 @@ def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str] | None = None
     known = {name: law.sentence for name, law in LAWS.items()} | dict(sentences or {})
     table = Table.grid(padding=(0, 2, 0, 0))
     by_verdict = {each: [law for law in laws if laws[law] == each] for each in MARKS}
-    for law in by_verdict["broken"]:
-        table.add_row(MARKS["broken"], f"[bold]{law}[/]: {escape(known.get(law, ''))}")
+    for verdict in ("broken", "uncertain"):
+        for law in by_verdict[verdict]:
+            table.add_row(MARKS[verdict], f"[bold]{law}[/]: {escape(known.get(law, ''))}")
     for verdict in ("kept", "not yet", "not claimed"):
         if by_verdict[verdict]:
             table.add_row(MARKS[verdict], ", ".join(by_verdict[verdict]))

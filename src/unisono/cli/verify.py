@@ -39,14 +39,16 @@ def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> i
     else:
         show(trace, found)
     kept = not trace.contradicted and all(verdict.kept for verdict in found.values())
-    return exit_code(kept, len(trace.unjudged), allow_quarantined)
+    uncertain = any(verdict.uncertain for verdict in found.values())
+    return exit_code(kept, len(trace.unjudged), allow_quarantined, uncertain)
 
 
-def exit_code(kept: bool, unjudged: int, allow_quarantined: bool) -> int:
-    """Rows that could not be judged are a failure, unless they are allowed."""
+def exit_code(kept: bool, unjudged: int, allow_quarantined: bool, uncertain: bool) -> int:
+    """Rows that could not be judged are a failure, unless they are allowed; so is a law that
+    depends on them."""
     if not kept:
         return BROKEN
-    return OK if allow_quarantined or not unjudged else BAD_INPUT
+    return OK if not uncertain and (allow_quarantined or not unjudged) else BAD_INPUT
 
 
 def print_unjudged(

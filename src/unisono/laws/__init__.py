@@ -25,6 +25,7 @@ from unisono.laws.membership import (
 from unisono.laws.order import causal, fifo, fifo_by_level, prefix, total_order
 from unisono.laws.places import every_place, gap_free, one_place, uniform_order
 from unisono.laws.primary import begun, one_founding, one_primary, quorum
+from unisono.laws.unread import BROKEN, KEPT, NOT_CLAIMED, UNCERTAIN, outcome, weighed
 from unisono.laws.verdict import (
     VIOLATIONS_MAX,
     Finding,
@@ -114,7 +115,8 @@ def judge(history: History, claimed: Iterable[str]) -> Verdict:
     broken: list[Violation] = []
     for name, law in LAWS.items():
         found = law.check(history)[:VIOLATIONS_MAX] if name in wanted else []
-        laws[name] = "not claimed" if name not in wanted else "broken" if found else "kept"
+        found = weighed(name, found, history.unread)
+        laws[name] = outcome(found) if name in wanted else NOT_CLAIMED
         broken += found
     return Verdict(laws, sorted(broken))
 
@@ -133,7 +135,7 @@ def judge_all(
 
 
 def _both(one: Verdict, two: Verdict) -> Verdict:
-    ranks = ("not claimed", "kept", "broken")
+    ranks = (NOT_CLAIMED, KEPT, UNCERTAIN, BROKEN)
     laws = {name: max(one.laws[name], two.laws[name], key=ranks.index) for name in LAWS}
     both = sorted(one.violations + two.violations)
     bounded = (

@@ -54,7 +54,8 @@ class Verdict(NamedTuple):
     """The verdict on one run, by law, with its violations."""
 
     laws: dict[str, str]
-    """Of every law: `kept`, `broken` or `not claimed`; `not yet` while a run is followed and the
+    """Of every law: `kept`, `broken` or `not claimed`; `uncertain` if all its violations may be
+    explained by rows that could not be read; `not yet` while a run is followed and the
     law is about its end."""
     violations: list[Violation]
     """In order; at most `VIOLATIONS_MAX` of each law."""
@@ -62,6 +63,10 @@ class Verdict(NamedTuple):
     @property
     def kept(self) -> bool:
         return "broken" not in self.laws.values()
+
+    @property
+    def uncertain(self) -> bool:
+        return "uncertain" in self.laws.values()
 
 
 def sentence(violation: Violation) -> str:

@@ -43,6 +43,8 @@ RESILIENT: Final = r"resilient\(([0-9]+|majority|all)\)"
 MEMBER: Final = r".+#[0-9]+"
 
 TOLD_TWICE: Final = "life already told by another file"
+TORN: Final = "torn"
+"""How the reason begins that a file ends, or has nothing, as when its process was killed."""
 AFTER_TORN: Final = "after a torn part"
 
 _resilient = re.compile(RESILIENT).fullmatch

@@ -21,11 +21,12 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from unisono.errors import BadTrace, Misuse
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, reason_against
+from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, TORN, reason_against
 from unisono.trace.history import History, histories_of
-from unisono.trace.parquet import LISTS, SCHEMA, TORN, ParquetPart, batch_of, writer_to
+from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
 from unisono.trace.retold import Name, contradicted
+from unisono.trace.unread import unread_of
 
 __all__ = [
     "REPLAY",
@@ -209,10 +210,15 @@ class Trace(NamedTuple):
 
     def histories(self) -> list[History]:
         """One a run, protocol and group, in that order."""
+        found: dict[str, list[tuple[str, list[int | None], str]]] = {}
+        for path, row, reason in self.quarantined:
+            run = _printable(unquote(path.partition("/")[0][4:]))
+            found.setdefault(run, []).append((path, [row], reason))
+        unread = {run: unread_of(rows) for run, rows in found.items()}
         return [
             history
             for run, rows in sorted(self.runs.items())
-            for history in histories_of(run, rows, self.torn.get(run, frozenset()))
+            for history in histories_of(run, rows, self.torn.get(run, frozenset()), unread.get(run))
         ]
 
 

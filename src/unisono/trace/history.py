@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -178,6 +178,8 @@ class History:
     rows: tuple[Row, ...]
     torn: frozenset[str] = frozenset()
     """Incarnations whose file is torn: their last rows are unknown."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """By incarnation, which rows of it could not be read."""
 
     @cached_property
     def lives(self) -> dict[str, IncarnationTrace]:
@@ -197,14 +199,17 @@ class History:
 
 
 def histories_of(
-    run: str, rows: Iterable[Row], torn: frozenset[str] = frozenset()
+    run: str,
+    rows: Iterable[Row],
+    torn: frozenset[str] = frozenset(),
+    unread: Mapping[str, str] | None = None,
 ) -> list[History]:
     """The histories of one run: one a protocol and group, in that order."""
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         parts.setdefault((row.protocol, row.group), []).append(row)
     return [
-        History(run, protocol, group, tuple(part), torn)
+        History(run, protocol, group, tuple(part), torn, unread or {})
         for (protocol, group), part in sorted(parts.items())
     ]
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unisono.trace import torn
+from unisono.trace.checks import TORN
 from unisono.trace.record import Row
 
 SCHEMA: Final = pa.schema(
@@ -49,8 +50,6 @@ OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
 belongs here, so that older traces still read; columns that are not in it are passed over."""
-TORN: Final = "torn"
-"""How the reason begins that a file ends, or has nothing, as when its process was killed."""
 VERSION: Final = 2
 """Of the schema, for people and tools to see: readers go by the columns that are there."""
 

@@ -3,7 +3,7 @@ table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -135,6 +135,7 @@ class HistoryColumns:
         incarnations: Sequence[IncarnationRows],
         codes: Codes,
         torn: frozenset[str],
+        unread: Mapping[str, str],
     ) -> None:
         self.run = run
         self.codes = codes
@@ -146,7 +147,7 @@ class HistoryColumns:
             for each, mine in zip(incarnations, events, strict=True)
         ]
         rows = tuple(row for at in range(len(self.members)) for row in self._control_rows(at))
-        self.history = History(run, *name, rows, torn)
+        self.history = History(run, *name, rows, torn, unread)
         """Control rows alone; and the latest deliveries before views with a cut, which determine
         where a cut begins."""
         for member in self.members:
@@ -336,6 +337,8 @@ def histories_in(run: str, scan: ScanResult) -> list[HistoryColumns]:
     for each in scan.incarnations.values():
         by_name.setdefault(each.history, []).append(each)
     torn = frozenset(map(scan.codes.key, scan.torn))
+    unread = scan.unread()
     return [
-        HistoryColumns(run, name, mine, scan.codes, torn) for name, mine in sorted(by_name.items())
+        HistoryColumns(run, name, mine, scan.codes, torn, unread)
+        for name, mine in sorted(by_name.items())
     ]

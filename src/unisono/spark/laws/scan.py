@@ -30,6 +30,7 @@ from unisono.spark.tables import WORK_CODE_MIN, RowTables
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.record import Row
 from unisono.trace.retold import contradicted
+from unisono.trace.unread import unread_of
 
 if TYPE_CHECKING:
     from unisono.spark.partitioned import RunWriter
@@ -92,6 +93,13 @@ class ScanResult:
     """Incarnations whose rows differ between two files."""
     whole: bool = True
     """Each file has its end, and none is missing."""
+
+    def unread(self) -> dict[str, str]:
+        """By incarnation, which rows of it were there and could not be judged."""
+        return unread_of(
+            (path, [None] if rows is None else rows.tolist(), reason)
+            for path, rows, reason in self.quarantined
+        )
 
 
 class Scan:

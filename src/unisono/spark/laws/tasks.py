@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
+from unisono.laws.unread import NOT_CLAIMED, UNCERTAIN, outcome, weighed
 from unisono.spark.laws.curves import (
     keys_of,
     latency_curve,
@@ -27,7 +28,7 @@ from unisono.spark.laws.scan import InputFile, Scan, ScanResult
 from unisono.spark.partitioned import RunWriter
 from unisono.spark.schemas import QUARANTINE
 from unisono.spark.tables import write_deliveries
-from unisono.trace.parquet import TORN
+from unisono.trace.checks import TORN
 
 Claims: TypeAlias = Mapping[str, Sequence[str]]
 """By protocol, the laws that it claims."""
@@ -142,7 +143,8 @@ def result_rows(
     for data in histories:
         for law in _claimed_by(claimed, data):
             if found := nsmallest(VIOLATIONS_MAX, set(violations_in(data, law))):
-                by_law.setdefault(law, []).extend(found)
+                weighty = weighed(law, found, data.history.unread)
+                by_law.setdefault(law, []).extend(weighty)
     claims = {law for data in histories for law in _claimed_by(claimed, data)}
     going_on = output is not None and output.going_on and not scan.whole
     early = set(EVENTUAL) & claims if going_on else set()
@@ -155,11 +157,9 @@ def result_rows(
     verdicts = {
         law: NOT_YET
         if law in early
-        else "broken"
-        if law in by_law
-        else "kept"
+        else outcome(by_law.get(law, ()))
         if law in claims
-        else "not claimed"
+        else NOT_CLAIMED
         for law in (LAWS if histories else ())
     }
     latencies = [latencies_of(data) for data in histories]
@@ -202,7 +202,8 @@ def _counts(
     sizes = [1 if bad is None else len(bad) for _, bad, _ in scan.quarantined]
     cut_off = sum(bad is None and reason.startswith(TORN) for _, bad, reason in scan.quarantined)
     # Unknown while a law is not judged.
-    broken, pending = "broken" in verdicts.values(), NOT_YET in verdicts.values()
+    broken = "broken" in verdicts.values()
+    pending = not {NOT_YET, UNCERTAIN}.isdisjoint(verdicts.values())
     return {
         "what": "count",
         "events": scan.events,

@@ -65,6 +65,8 @@ def _title(findings: Findings) -> tuple[str, str]:
         return "broken", f"Laws broken in {broken:,} of {runs}"
     if contradicted := len(findings.contradicted):
         return "broken", f"Files contradict each other in {contradicted:,} of {runs}"
+    if "uncertain" in outcomes:
+        return "none", f"Uncertain in {runs}: rows could not be read"
     if "not yet" in outcomes:
         return "none", f"No law broken so far in {runs}"
     if "kept" not in outcomes:

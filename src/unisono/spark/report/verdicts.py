@@ -28,6 +28,7 @@ LINKED_MAX: Final = 5
 SIGNS: Final = {
     "kept":        ("kept",   "✓"),
     "broken":      ("broken", "✕"),
+    "uncertain":   ("none",   "?"),
     "not yet":     ("none",   "…"),
     "not claimed": ("none",   "–"),
 }
@@ -49,11 +50,11 @@ def laws_section(findings: Findings) -> str:
 
 
 def _legend(findings: Findings) -> str:
-    with_not_yet = any("not yet" in verdict.laws.values() for verdict in findings.verdicts.values())
+    found = {each for verdict in findings.verdicts.values() for each in verdict.laws.values()}
     shown = " &ensp; ".join(
         f'<span class="{kind}"><span aria-hidden="true">{sign}</span></span> {outcome}'
         for outcome, (kind, sign) in SIGNS.items()
-        if with_not_yet or outcome != "not yet"
+        if outcome in found or outcome not in ("uncertain", "not yet")
     )
     return f'<p class="key">{shown}</p>'
 
@@ -102,10 +103,12 @@ def _by_law(findings: Findings, rank: Mapping[str, int]) -> str:
     rows = []
     for pair in sorted(pairs, key=lambda p: (p not in broken_by, p[0], order.index(p[1]))):
         protocol, law = pair
-        kept, broken, not_yet = (counts[*pair, name] for name in ("kept", "broken", "not yet"))
+        kept, broken = counts[*pair, "kept"], counts[*pair, "broken"]
+        open_ones = {name: counts[*pair, name] for name in ("uncertain", "not yet")}
         runs = sorted(broken_by.get(pair, ()), key=lambda run: rank[run])
-        kind, sign = SIGNS["broken" if broken else "not yet" if not_yet else "kept"]
-        so_far = f" <small>({not_yet:,} not yet)</small>" if not_yet else ""
+        left = next((name for name, count in open_ones.items() if count), "kept")
+        kind, sign = SIGNS["broken" if broken else left]
+        so_far = "".join(f" <small>({n:,} {name})</small>" for name, n in open_ones.items() if n)
         links = ", ".join(link_to(run, rank) for run in runs[:LINKED_MAX])
         more = f" and {len(runs) - LINKED_MAX:,} more" if len(runs) > LINKED_MAX else ""
         rows.append(
