@@ -815,6 +815,11 @@ DOCTORED: list[Doctored] = [
         a#2: restart | view 3 a#2 b#2 c at 0
         b#2: restart | view 3 a#2 b#2 c at 0
     """, "safe"),
+    _doctored("one_place", "an agreed message loses its place to those that go on", """
+        a: view 1 a b c at 0 founded | send | a:1@1 | view 2 a c at 0
+        b: view 1 a b c at 0 founded | a:1@1 | view 3 b at 1
+        c: view 1 a b c at 0 founded | view 2 a c at 0
+    """, "agreed"),
     _doctored("one_place", "two safe messages vanish with the view after them", """
         a: view 1 a b at 4 founded | send | send | a:1@5 | a:2@6 | view 2 a b at 6 | crash
         b: view 1 a b at 4 founded | a:1@5 | a:2@6 | view 2 a b at 6 | crash
@@ -1245,6 +1250,11 @@ SOUND: list[Sound] = [
         b: view 1 a b c | a:1 | view 2 a b | view 3 a b c
         c: view 3 a b c cut a:1
     """, "resilient(all)"),
+    _sound("a view of one that is excluded, which the others do not have", """
+        a: view 1 a b c at 0 founded | send | a:1@1 | view 3 a c at 1
+        b: view 1 a b c at 0 founded | view 2 a b c at 0 | stop excluded
+        c: view 1 a b c at 0 founded | a:1@1 | view 3 a c at 1
+    """, "agreed", but="uniform_order same_view"),
     _sound("held by one that stops before it shows a view", """
         a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
         b: stop

@@ -26,9 +26,10 @@ from unisono.core import (
 )
 from unisono.model import Change, ChangeKind, Member, Resilient, Service, SizeVote, View, changes_of
 from unisono.protocols import spec, specs
+from unisono.protocols.rmp import sources
+from unisono.protocols.rmp.contents import Contents
 from unisono.protocols.rmp.group_state import GroupState
 from unisono.protocols.rmp.quorums import ViewQuorums
-from unisono.protocols.rmp.sources import Contents, Sources
 from unisono.sim import Plan
 from unisono.sim.run import run
 
@@ -339,7 +340,7 @@ def test_a_reformation_that_needs_no_quorum_makes_two_rings(
 def test_fifo_messages_delivered_as_they_arrive_are_out_of_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = Sources._read
+    read = sources.read_block
 
     def at_once(*arguments: Any) -> Contents:
         contents = read(*arguments)
@@ -347,7 +348,7 @@ def test_fifo_messages_delivered_as_they_arrive_are_out_of_order(
         contents.in_sequence.clear()
         return contents
 
-    monkeypatch.setattr(Sources, "_read", at_once)
+    monkeypatch.setattr(sources, "read_block", at_once)
     broken: set[str] = set()
     for seed in range(SEEDS_MAX):
         plan = Plan(protocol="rmp", nodes=4, seed=seed, faults="loss", messages=60)

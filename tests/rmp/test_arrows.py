@@ -84,7 +84,14 @@ def proposal(room: Room, name: str) -> Proposal:
 
 
 def given_up(room: Room, name: str) -> AttemptLost:
-    return AttemptLost(room.site(name)._reformation._slave.promised)
+    return AttemptLost(room.site(name)._reformation._slave.promised, False)
+
+
+def verdict(room: Room, name: str) -> AttemptLost:
+    """Of a reform site that too few have answered, as long as this one has hoped."""
+    site = room.site(name)
+    site._reformation._since_us = site._state.now_us - site._parameters.verdict_us
+    return given_up(room, name)._replace(is_verdict=True)
 
 
 def resume(room: Room, name: str) -> Resume:
@@ -98,6 +105,7 @@ FIRED: list[tuple[str, Callable[[Room, str], Any], str]] = [
     *((state, fault, "answer") for state in ANY),
     *((state, resume, "resume") for state in (*FOLLOWING, "ABORT_RECOVERY")),
     *((state, given_up, "wait_randomly") for state in (*FOLLOWING, "ABORT_RECOVERY")),
+    *((state, verdict, "give_verdict") for state in (*FOLLOWING, "ABORT_RECOVERY")),
     *((state, proposal, "take_list") for state in (*FOLLOWING, "ABORT_RECOVERY")),
 ]
 """A state, what is fired in it, and what is done."""

@@ -23,6 +23,7 @@ from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Sync
 from unisono.protocols.rmp.core import Rmp
 from unisono.protocols.rmp.group_state import AddMember, Entry, GroupState, MemberRequest
 from unisono.protocols.rmp.packets import (
+    BLOCK_HEAD,
     DATA,
     PROTOCOL,
     AckFields,
@@ -54,7 +55,8 @@ def key(stage: Stage, name: str) -> int:
 
 
 def block(stage: Stage, sender: str, number: int, content: bytes) -> bytes:
-    return DATA.pack(*BlockFront(key(stage, sender), number, 1, 0, 0)) + content
+    head = DATA.pack(*BlockFront(key(stage, sender), number, 1, 0, 0))
+    return head + BLOCK_HEAD.pack(0) + content
 
 
 def next_block(stage: Stage, at: str, sender: str) -> int:

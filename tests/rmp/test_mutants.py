@@ -151,7 +151,7 @@ MUTANTS = [
     Mutant(minimum_size_ignored, "minimum_size", "chaos", 125),
     Mutant(hold_rule_dropped, "one_place", "chaos"),
     Mutant(no_common_point, "one_place", "chaos", 13),
-    Mutant(common_point_of_the_least, "causal", "chaos", 13),
+    Mutant(common_point_of_the_least, "agreement", "chaos", 29),
     Mutant(leftovers_dropped_by_one, "virtual_synchrony", "chaos", 1),
     Mutant(gaps_never_requested, "progress", "loss", 4),
     Mutant(any_part_goes_on, "one_primary", "chaos", 1),

@@ -109,7 +109,8 @@ def page() -> str:
                 [
                     ("data", rmp.BlockFront),
                     *kinds(rmp.FORMS, rmp.KINDS),
-                    ("a block", turn.TurnHead),
+                    ("a block", rmp.BlockHead),
+                    ("its messages", turn.TurnHead),
                     ("a whole welcome", rmp.RingSnapshot),
                     ("request", requests.RequestFields),
                 ],

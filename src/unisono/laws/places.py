@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import Finding
@@ -13,6 +13,8 @@ from unisono.trace.history import History, IncarnationTrace, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
+Counts: TypeAlias = Callable[[IncarnationTrace, Row], bool]
+"""Whether a delivery counts."""
 
 
 def one_place(history: History) -> Iterator[Finding]:
@@ -30,25 +32,33 @@ def one_place(history: History) -> Iterator[Finding]:
     Nor does the group go back before such a message. Let a node have view W, at the place N, right
     after V, both of one lineage, and no view V after W (see `one_primary`).
     - `view W at N, after place K in V`: a life of that lineage delivered such a message in V at a
-      place K above N; not in a transitional view, and the largest K counts. Named is the smallest
-      life that installed W; the message, and as the other the life, are those of the smallest life
-      that delivered at K in V, at its first such delivery.
+      place K above N; not in a transitional view, and the largest K counts. Where no correct life
+      installed W, only safe messages count. Named is the smallest life that installed W; the
+      message, and as the other the life, are those of the smallest life that delivered at K in V,
+      at its first such delivery.
     - `view W at N, after V at K`: V has the place K above N. The other is the smallest life that
       installed V.
     """
 
     def counts(trace: IncarnationTrace, row: Row) -> bool:
-        return row.service == "safe" or (trace.correct and level_of(row.service) >= AGREED)
+        return is_safe(trace, row) or (trace.correct and level_of(row.service) >= AGREED)
 
-    return _placed(history, counts)
+    def is_safe(trace: IncarnationTrace, row: Row) -> bool:
+        return row.service == "safe"
+
+    return _placed(history, counts, is_safe)
 
 
 def uniform_order(history: History) -> Iterator[Finding]:
     """As `one_place`, of all ordered messages, even if a member fails right after delivering."""
-    return _placed(history, lambda _, row: level_of(row.service) >= AGREED)
+
+    def counts(trace: IncarnationTrace, row: Row) -> bool:
+        return level_of(row.service) >= AGREED
+
+    return _placed(history, counts, counts)
 
 
-def _placed(history: History, counts: Callable[[IncarnationTrace, Row], bool]) -> Iterator[Finding]:
+def _placed(history: History, counts: Counts, always: Counts) -> Iterator[Finding]:
     views = history.derived(Succession)
     lineage = views.lineage
     holds: dict[tuple[str, int], tuple[str, str]] = {}
@@ -65,7 +75,8 @@ def _placed(history: History, counts: Callable[[IncarnationTrace, Row], bool]) -
             other, stood = stands.setdefault((mine, message), (key, place))
             if stood != place:
                 yield Finding(key, message, other, f"place {place} here, {stood} there")
-    yield from gone_back(views, _highest(history, views, counts))
+    highest = _highest(history, views, counts), _highest(history, views, always)
+    yield from gone_back(views, *highest)
 
 
 class Highest(NamedTuple):
@@ -76,9 +87,7 @@ class Highest(NamedTuple):
     key: str
 
 
-def _highest(
-    history: History, views: Succession, counts: Callable[[IncarnationTrace, Row], bool]
-) -> dict[str, Highest]:
+def _highest(history: History, views: Succession, counts: Counts) -> dict[str, Highest]:
     """By view, of the messages that count."""
     found: dict[str, Highest] = {}
     for key, trace in history.lives.items():
@@ -93,14 +102,17 @@ def _highest(
     return found
 
 
-def gone_back(views: Succession, highest: Mapping[str, Highest]) -> Iterator[Finding]:
-    """Where a view begins before what was delivered in one that leads to it."""
+def gone_back(
+    views: Succession, highest: Mapping[str, Highest], always: Mapping[str, Highest]
+) -> Iterator[Finding]:
+    """Where a view begins before what was delivered in one that leads to it; before what counts
+    always, where no correct life installed the view."""
     for before, after in views.steps():
         here, there = views.place[after], views.place[before]
         if here is None:
             continue
         key, text = views.installed[after], f"view {after} at {here}, after"
-        most = highest.get(before)
+        most = (highest if after in views.kept else always).get(before)
         if most is not None and most.place > here:
             yield Finding(key, most.message, most.key, f"{text} place {most.place} in {before}")
         if there is not None and there > here:

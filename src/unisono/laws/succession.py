@@ -157,11 +157,15 @@ class Succession:
         """By view, the lineage of the smallest incarnation of whose counting views it is."""
         self.place: dict[str, int | None] = {}
         """By view, its sequence number at the smallest incarnation that installed it."""
+        self.kept: set[str] = set()
+        """Views that a correct incarnation installed."""
         self._chains: dict[str, list[str]] = {}
         for key, trace in history.lives.items():
             for row in trace.views:
                 self.installed.setdefault(row.view, key)
                 self.place.setdefault(row.view, row.seq)
+                if trace.correct:
+                    self.kept.add(row.view)
             for row in own_views(trace):
                 self.own.setdefault(row.view, self.lineage[key])
         for trace in history.derived(in_order).values():

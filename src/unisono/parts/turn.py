@@ -117,20 +117,20 @@ class OriginRun(NamedTuple):
         return RUN_BYTES + ROW_BYTES * len(self.groups) + payload
 
 
-def write_runs(runs: Sequence[OriginRun]) -> bytes:
-    """The tables of all runs, then the bytes of all. Without runs, nothing: NULL."""
+def write_runs(runs: Sequence[OriginRun], front: bytes = b"") -> bytes:
+    """The front, the tables of all runs, then the bytes of all. Without runs, nothing: NULL."""
     if len(runs) == 1 and len(runs[0].groups) == 1:
         origin, first, (group,), chunks = runs[0]
-        return b"".join((SOLE.pack(1, origin, first, 1, *group), *chunks))
-    return write_all(runs) if runs else b""
+        return b"".join((front, SOLE.pack(1, origin, first, 1, *group), *chunks))
+    return write_all(runs, front) if runs else front
 
 
-def write_all(runs: Sequence[OriginRun]) -> bytes:
+def write_all(runs: Sequence[OriginRun], front: bytes = b"") -> bytes:
     heads = [RunHead(origin, first, tuple(groups)) for origin, first, groups, _ in runs]
     parts = layout.encode_parts(TurnHead(tuple(heads)))
     for run in runs:
         parts += run.chunks
-    return b"".join(parts)
+    return b"".join((front, *parts))
 
 
 def read_runs(content: Buffer) -> list[OriginRun]:

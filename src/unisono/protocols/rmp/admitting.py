@@ -202,13 +202,14 @@ class AdmittingSite:
         if not self.has_candidate():
             return
         key = next(iter(self._candidates))
-        request, since_us = self._candidates.pop(key)
+        asked, since_us = self._candidates.pop(key)
         if state.now_us - since_us > self._parameters.detect_us or key in state.group.entries:
             return
-        if request.wants_state:
+        if asked.wants_state:
             self._states.expect(key)
-        change = AddMember(key, Entry(request.member, request.vote))
-        block = self._send_queue.request_block(write_request(change), state.now_us)
+        change = AddMember(key, Entry(asked.member, asked.vote))
+        request = write_request(change)
+        block = self._send_queue.request_block(request, state.now_us, self._queue.held)
         self._repair.send_block(block, out)
         self._sources.put_last(state.key, block)
 

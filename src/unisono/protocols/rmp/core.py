@@ -106,8 +106,10 @@ class Rmp:
         repair = self._repair = Repair(
             parameters, state, codec, outgoing, sources, queue, config.packet_bytes_max
         )
-        self._sender = BlockSender(state, outgoing, sources, send_queue, delivery, repair)
         # fmt: off
+        self._sender = BlockSender(
+            state, outgoing, sources, queue, send_queue, delivery, repair
+        )
         self._sponsor = AdmittingSite(
             config, parameters, state, codec, outgoing, sources, queue, resilience, delivery,
             send_queue, repair, lambda: self._reformation.is_stuck(),
@@ -345,7 +347,8 @@ class Rmp:
             if self._reformation.binds(decided):
                 self._reform_machine.fire(ListDecided(decided), out)
         elif isinstance(packet, Resume) and kind == PacketKind.ABORT:
-            self._reform_machine.fire(AttemptLost(ReformBallot(*packet.ballot)), out)
+            lost = AttemptLost(ReformBallot(*packet.ballot), packet.is_verdict)
+            self._reform_machine.fire(lost, out)
         else:
             self._reform_machine.fire(packet, out)
 
@@ -384,14 +387,20 @@ class Rmp:
             self._repair.watch(out)
             self._watch.keep_on(out)
             if state.leaving and self._leaving.is_done(out):
-                self._delivery.congest(False)
-                self._delivery.flush(out)
-                self._end(Depart(), out)
+                self._depart(out)
         if self._sources.too_large:
             state.stop(Fail("a message is larger than message_bytes_max allows here"))
         self._delivery.flush(out)
         if state.verdict is not None and not self._over:
-            self._end(state.verdict, out)
+            if self._membership.removed_at is None:
+                self._end(state.verdict, out)
+            else:  # It has left: it only waited for the others.
+                self._depart(out)
+
+    def _depart(self, out: list[Effect]) -> None:
+        self._delivery.congest(False)
+        self._delivery.flush(out)
+        self._end(Depart(), out)
 
     def _read_order(self, out: list[Effect]) -> None:
         limit = self._reformation.limit() if self._state.frozen else SLOT_MAX

@@ -90,6 +90,7 @@ REFORMATION: Final = Figure("reformation", start=R.NORMAL, arrows=(
     Arrow(R.CONFIRMING,     Timer.REFORM, F.may_ask_again,    F.wait,            R.CONFIRMING),
     Arrow(FOLLOWING,        Timer.REFORM, always,             F.abort,           R.ABORT_RECOVERY),
     Arrow(WAITING,          Resume,       F.is_for_promise,   F.resume,          R.NORMAL),
+    Arrow(WAITING,          AttemptLost,  F.is_hopeless,     F.give_verdict,    R.NORMAL),
     Arrow(WAITING,          AttemptLost,  F.is_for_promise,   F.wait_randomly,   R.ABORT_RECOVERY),
     Arrow(tuple(R),         ListDecided,  F.can_install,      F.install,         R.NORMAL),
     Arrow(R.NORMAL,         ListDecided,  F.is_known,         stay,              None),

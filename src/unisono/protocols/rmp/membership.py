@@ -157,7 +157,7 @@ class Membership:
         # before the view. The paper drops what no ACK had named.
         for source, ranges in new_list.leftovers:
             ordered = self._queue.ordered.get(source, 0)
-            found = self._sources.leftover(source, ranges, ordered)
+            found = self._sources.leftover(source, ranges, ordered, new_list.sync)
             self._delivery.messages(found, ordered=True)
             slots += sum(last - first + 1 for first, last in ranges)
         base = slots + 1

@@ -115,6 +115,18 @@ def _read_data(body: memoryview) -> Data:
     return front._replace(at=index, pieces=[body[PIECE_AT:]])
 
 
+class BlockHead(NamedTuple):
+    """What precedes the messages of a block."""
+
+    after: U64
+    """The slot up to which its source had delivered the order when it made the block: its messages
+    may follow from what stands there."""
+
+
+BLOCK_HEAD: Final = layout_of(BlockHead)
+BLOCK_HEAD_BYTES: Final = size_of(BlockHead)
+
+
 class BestEffort(NamedTuple):
     """Unreliable messages [RMP-6], neither acknowledged nor repaired: a run, as in a block."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from unisono.fields import U64, bounded
+from unisono.fields import U64, Bit, bounded
 from unisono.model import Member
 from unisono.protocols.rmp.agreement import NewList, ReformBallot, SyncPoint
 from unisono.protocols.rmp.quorums import ViewMark, ViewQuorums
@@ -114,6 +114,8 @@ class Resume(NamedTuple):
 
     sender: U64
     ballot: BallotFields
+    is_verdict: Bit = False
+    """Too few answered for so long that its site has given the group up."""
 
     def label(self) -> str:
         return ""

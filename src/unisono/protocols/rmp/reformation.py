@@ -48,6 +48,8 @@ class AttemptLost(NamedTuple):
     """[RMP-13] A reform site gave its attempt up."""
 
     ballot: ReformBallot
+    is_verdict: bool
+    """Too few answered it, for `verdict_us`."""
 
 
 class RingReformation:
@@ -116,6 +118,10 @@ class RingReformation:
         if self._since_us is None:
             return True
         return self._state.now_us - self._since_us < self._parameters.verdict_us
+
+    def is_hopeless(self, event: AttemptLost) -> bool:
+        """One of us after the other would take too long."""
+        return event.is_verdict and self.is_for_promise(event) and not self.may_hope(event)
 
     def holds_all_myself(self, event: object) -> bool:
         attempt = self._attempt
@@ -285,16 +291,16 @@ class RingReformation:
     def abort(self, event: object, out: list[Effect]) -> None:
         """[RMP-13] The attempt came to nothing."""
         if self._attempt is None and not self.may_hope(event):
-            self.give_verdict(event, out)  # One of us after the other would take too long.
+            self.give_verdict(event, out)
             return
         self._report_lost(out)
         self._failures += 1
         self.wait_randomly(event, out)
 
-    def _report_lost(self, out: list[Effect]) -> None:
+    def _report_lost(self, out: list[Effect], is_verdict: bool = False) -> None:
         """To those who follow us."""
         if self._attempt is not None:
-            record = Resume(self._state.key, BallotFields(*self._attempt.ballot))
+            record = Resume(self._state.key, BallotFields(*self._attempt.ballot), is_verdict)
             self._outgoing.send(PacketKind.ABORT, record, out)
 
     def wait_randomly(self, event: object, out: list[Effect]) -> None:
@@ -304,7 +310,7 @@ class RingReformation:
 
     def give_verdict(self, event: object, out: list[Effect]) -> None:
         """[RMP-12] The minimum size is not met."""
-        self._report_lost(out)
+        self._report_lost(out, is_verdict=True)
         self._state.stop(Fail("too few members are left for the minimum size", Cause.TOO_FEW))
 
     # -- do: a slave ------------------------------------------------------------------------------

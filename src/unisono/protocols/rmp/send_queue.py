@@ -25,9 +25,9 @@ from unisono.parts.turn import (
     Turn,
     write_runs,
 )
+from unisono.protocols.rmp.contents import CONTROL
 from unisono.protocols.rmp.flow import CongestionWindow, RetransmissionTimer
-from unisono.protocols.rmp.packets import PIECE_AT
-from unisono.protocols.rmp.sources import CONTROL
+from unisono.protocols.rmp.packets import BLOCK_HEAD, BLOCK_HEAD_BYTES, PIECE_AT
 from unisono.wire import ENVELOPE_BYTES, numbers
 
 SMALL_FLIGHTS_MAX: Final = 8
@@ -99,8 +99,8 @@ class SendQueue:
 
     # -- blocks -----------------------------------------------------------------------------------
 
-    def next_block(self, now_us: int, sources: int) -> Turn | None:
-        """The next block that may be sent now, by one of so many sources."""
+    def next_block(self, now_us: int, sources: int, after: int) -> Turn | None:
+        """The next block that may be sent now, by one of so many sources, after this slot."""
         if not self._queue and not self._control:
             return None
         if sources != self._sources:
@@ -109,13 +109,13 @@ class SendQueue:
         if self._control:
             if self._flight_bytes >= self._congestion.nbytes:
                 return None
-            return self.request_block(self._control.popleft(), now_us)
+            return self.request_block(self._control.popleft(), now_us, after)
         service, limit = self._queue[0].service, self._limit()
         if service == Service.UNRELIABLE or not limit:
             return None
         run = self._gather(limit)
         coded = service >> RESILIENCE_SHIFT
-        return self._block(run, coded - RESILIENCE_BASE if coded else 0, now_us)
+        return self._block(run, coded - RESILIENCE_BASE if coded else 0, now_us, after)
 
     def _limit(self) -> int:
         """How large the next block may be; 0: it has to wait. None is smaller than it has to be."""
@@ -129,12 +129,12 @@ class SendQueue:
             return 0
         return allowed
 
-    def request_block(self, change: bytes, now_us: int) -> Turn:
+    def request_block(self, change: bytes, now_us: int, after: int) -> Turn:
         """A block with this change of the group's state alone."""
-        return self._block(OriginRun.of(self._key, 0, (CONTROL,), (change,)), 0, now_us)
+        return self._block(OriginRun.of(self._key, 0, (CONTROL,), (change,)), 0, now_us, after)
 
-    def _block(self, run: OriginRun, resilience: int, now_us: int) -> Turn:
-        content = write_runs([run])
+    def _block(self, run: OriginRun, resilience: int, now_us: int, after: int) -> Turn:
+        content = write_runs([run], BLOCK_HEAD.pack(after))
         self.block += 1
         self._flights.append(BlockFlight(self.block, len(content), now_us))
         self._flight_bytes += len(content)
@@ -165,7 +165,7 @@ class SendQueue:
         first, resilience = self.message + 1, self._queue[0].service >> RESILIENCE_SHIFT
         groups: list[MessageGroup] = []
         pieces: list[Buffer] = []
-        room, left = nbytes - 2 - RUN_BYTES, COUNT_MAX
+        room, left = nbytes - BLOCK_HEAD_BYTES - 2 - RUN_BYTES, COUNT_MAX
         least = self.piece_bytes // 4
         while self._queue and left and self._queue[0].service >> RESILIENCE_SHIFT == resilience:
             if self._queue[0].service == Service.UNRELIABLE:

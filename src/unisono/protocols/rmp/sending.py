@@ -7,6 +7,7 @@ from typing import Final
 from unisono.core import Effect
 from unisono.parts.turn import write_runs
 from unisono.protocols.rmp.delivery import OrderedDelivery
+from unisono.protocols.rmp.ordering import OrderingQueue
 from unisono.protocols.rmp.packets import BestEffort, PacketKind
 from unisono.protocols.rmp.repair import Repair
 from unisono.protocols.rmp.send_queue import SendQueue
@@ -27,6 +28,7 @@ class BlockSender:
         state: TokenRing,
         outgoing: Outgoing,
         sources: Sources,
+        queue: OrderingQueue,
         send_queue: SendQueue,
         delivery: OrderedDelivery,
         repair: Repair,
@@ -34,6 +36,7 @@ class BlockSender:
         self._state = state
         self._outgoing = outgoing
         self._sources = sources
+        self._queue = queue
         self._send_queue = send_queue
         self._delivery = delivery
         self._repair = repair
@@ -46,7 +49,9 @@ class BlockSender:
                 self._outgoing.send(PacketKind.BEST_EFFORT, record, out)
                 mine = self._sources.take_best_effort(*record)
                 self._delivery.messages(mine, ordered=False)
-            block = self._send_queue.next_block(state.now_us, len(state.group.entries))
+            block = self._send_queue.next_block(
+                state.now_us, len(state.group.entries), self._queue.held
+            )
             if block is None:
                 break
             self._repair.send_block(block, out)

@@ -11,59 +11,24 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from unisono.errors import BadPacket
-from unisono.model import Buffer, Member, Message, Resilient, Service, ServiceLevel
+from unisono.model import Buffer, Member, Message, Service, ServiceLevel
 from unisono.parts.message_runs import MessageRun
 from unisono.parts.packing import joined
 from unisono.parts.turn import (
-    DIFFER,
     GOES_ON,
-    IN_PIECES,
-    LENGTH_BYTES,
     MORE,
-    SERVICE,
     IncomingTurn,
-    MessageGroup,
     Turn,
-    read_runs,
 )
 from unisono.parts.window import Window
 from unisono.protocols.rmp.agreement import Ranges
+from unisono.protocols.rmp.contents import BlockFragment, Contents, read_block, read_messages
 from unisono.protocols.rmp.packets import WHOLE, Data
-from unisono.wire import cut, read_numbers
 
 AHEAD_MAX: Final = 256
 """Blocks of a source beyond the first that is missing."""
-CONTROL: Final = 0
-"""The service of a message that is for the group's state, not for the application."""
-
 FORMER_MAX: Final = 64
 """Sources that are gone and remembered for their receipts."""
-_SERVICES: Final = tuple(Service)
-
-
-class BlockFragment(NamedTuple):
-    """A piece of a large message."""
-
-    number: int
-    mark: int
-    service: ServiceLevel
-    payload: Buffer
-
-
-@dataclass(slots=True)
-class Contents:
-    """A block, read: its messages by what they wait for. They have no view and no sequence number
-    until they are delivered."""
-
-    control: list[bytes] = field(default_factory=list)
-    at_once: list[MessageRun | BlockFragment] = field(default_factory=list)
-    in_sequence: list[MessageRun | BlockFragment] = field(default_factory=list)
-    ordered: list[MessageRun | BlockFragment] = field(default_factory=list)
-    last: int = 0
-    """The number of its last message; 0: it has none."""
-    is_cut: bool = False
-    """More of its last message follows in the next block."""
 
 
 class Growing(NamedTuple):
@@ -197,7 +162,7 @@ class Sources:
     def put(self, key: int, block: Turn) -> list[MessageRun]:
         """A whole block, ours or another's."""
         source = self.by_key[key]
-        contents = self._read(source.member, block.content, block.flags)
+        contents = read_block(source.member, block, self._drop)
         source.blocks.put(block.s, block)
         source.contents[block.s] = contents
         found = self._messages(source, "at once", contents.at_once)
@@ -215,65 +180,11 @@ class Sources:
         self.arrived.pop(key, None)
         self.put(key, block)
 
-    def _read(self, sender: Member, content: bytes, resilience: int) -> Contents:
-        contents = Contents()
-        try:
-            runs = read_runs(content)
-            at = len(content) - sum([len(run.chunks[0]) for run in runs])
-            for run in runs:
-                number = run.first
-                for group in run.groups:
-                    self._read_group(contents, sender, content, at, number, group, resilience)
-                    number += 0 if group.mark & MORE else group.times
-                    at += group.nbytes
-        except BadPacket as bad:
-            self._drop(bad.reason)
-        return contents
-
-    def _read_group(
-        self,
-        contents: Contents,
-        sender: Member,
-        content: bytes,
-        at: int,
-        number: int,
-        group: MessageGroup,
-        resilience: int,
-    ) -> None:
-        """The messages of a group, whose bytes begin at this offset."""
-        times, length, mark = group
-        service = mark & SERVICE
-        if service == CONTROL:
-            if mark != CONTROL:
-                raise BadPacket("malformed")
-            contents.control += cut(content, at, length, times) if length else [b""] * times
-            return
-        contents.last = max(contents.last, number + times - 1)
-        contents.is_cut = bool(mark & MORE)
-        found: MessageRun | BlockFragment
-        level = _level(service, resilience)
-        if mark & IN_PIECES:
-            found = BlockFragment(number, mark, level, memoryview(content)[at : at + length])
-        else:
-            lengths: tuple[int, ...] = ()
-            if mark & DIFFER:
-                lengths = read_numbers(content, at, times)
-                at += times * LENGTH_BYTES
-                if sum(lengths) != length:
-                    raise BadPacket("malformed")
-            found = MessageRun(sender, content, at, length, times, number, "", None, level, lengths)
-        if service >= Service.CAUSAL:
-            contents.ordered.append(found)
-        elif service == Service.RELIABLE and not mark & IN_PIECES:
-            contents.at_once.append(found)
-        else:
-            contents.in_sequence.append(found)
-
     def take_best_effort(self, key: int, after: int, content: Buffer) -> list[MessageRun]:
         """Unreliable messages; one that an earlier or a later one of them overtook is dropped."""
         source = self.by_key[key]
         found: list[MessageRun] = []
-        for run in self._read(source.member, bytes(content), 0).at_once:
+        for run in read_messages(source.member, bytes(content), self._drop).at_once:
             if not isinstance(run, MessageRun):
                 continue
             past = source.best_effort + 1 - run.number
@@ -316,16 +227,20 @@ class Sources:
             del self.arrived[key]
         return self._messages(source, "ordered", contents.ordered), contents.control
 
-    def leftover(self, key: int, ranges: Ranges, ordered: int) -> list[MessageRun]:
+    def leftover(self, key: int, ranges: Ranges, ordered: int, sync: int) -> list[MessageRun]:
         """[RMP-11] Blocks of a lost source that follow the synchronization point, without those up
         to `ordered`: for a site that was behind they were not in the order. After a hole only what
-        needs no order can be delivered, and was, when its block came."""
+        needs no order can be delivered, and was, when its block came. So it is after a block whose
+        source had delivered what stood beyond the synchronization point, and is in no order now.
+        """
         source = self.by_key[key]
         found: list[MessageRun] = []
         for first, last in ranges:
             if first > source.blocks.received:
                 break
             for number in range(max(first, ordered + 1), min(last, source.blocks.received) + 1):
+                if number in source.contents and source.contents[number].after > sync:
+                    return found
                 found += self.ordered(key, number)[0]
         return found
 
@@ -430,10 +345,6 @@ class Sources:
     def held(self) -> dict[Member, int]:
         """By source, the last message up to which all are here."""
         return self._former | {source.member: source.held() for source in self.by_key.values()}
-
-
-def _level(service: int, resilience: int) -> ServiceLevel:
-    return Resilient(resilience) if service == Service.SAFE else _SERVICES[service]
 
 
 def _ranges(numbers: list[int]) -> Ranges:

@@ -35,11 +35,11 @@ def one_place(data: HistoryColumns) -> list[Violation]:
     return _conflicts(data, "one_place", SAFE) + _gone_back(data, "one_place", SAFE)
 
 
-def _counting(member: MemberEvents, level: int) -> Array:
+def _counting(member: MemberEvents, level: int, of_correct: int = AGREED) -> Array:
     """The deliveries with a sequence number of this level or above; of a correct member, all
-    ordered ones."""
+    ordered ones, or those of that level."""
     rows = member.seq_deliveries
-    enough = member.events.level[rows] >= (AGREED if member.trace.correct else level)
+    enough = member.events.level[rows] >= (of_correct if member.trace.correct else level)
     return rows if enough.all() else rows[enough]
 
 
@@ -49,9 +49,17 @@ def _ordered(member: MemberEvents) -> Array:
 
 def _gone_back(data: HistoryColumns, law: str, level: int) -> list[Violation]:
     views = data.history.derived(Succession)
+    highest = _highest(data, views, level, AGREED), _highest(data, views, level, level)
+    return violations(law, data.run, gone_back(views, *highest))
+
+
+def _highest(
+    data: HistoryColumns, views: Succession, level: int, of_correct: int
+) -> dict[str, Highest]:
+    """By view, of the deliveries of this level or above; of a correct member, of the other."""
     found: dict[str, Highest] = {}
     for member in data.members:
-        events, rows = member.events, _counting(member, level)
+        events, rows = member.events, _counting(member, level, of_correct)
         shown, _ = member.view_epochs
         epochs = member.epochs(shown, rows)
         # Deliveries in a transitional view do not count.
@@ -63,7 +71,7 @@ def _gone_back(data: HistoryColumns, law: str, level: int) -> list[Violation]:
                 if view.view not in found or events.seq[at] > found[view.view].place:
                     message = data.name(member.slot[at])
                     found[view.view] = Highest(int(events.seq[at]), message, member.key)
-    return violations(law, data.run, gone_back(views, found))
+    return found
 
 
 # -- one message per sequence number -------------------------------------------------------------
