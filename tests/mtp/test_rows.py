@@ -32,7 +32,7 @@ from unisono.protocols.mtp.packets import (
     StatePiece,
     write_header,
 )
-from unisono.protocols.mtp.reading import Packet, heard, read
+from unisono.protocols.mtp.reading import Packet, read, read_packets
 from unisono.sim import campaign
 from unisono.wire import Envelope
 
@@ -99,7 +99,7 @@ def test_a_row_ends_where_the_upper_half_of_its_numbers_does() -> None:
     held, row = Held(7, 5, slices), range(0xFFF0, 0x10000 + 30)
     packets = [bytes(packet) for packet in outlet._packets(held, row, write)]
     assert packets == [outlet._packet(held, p, write) for p in row]
-    found = [p for opened in codec().admit(packets) for p in heard(opened, str)]
+    found = [p for opened in codec().admit(packets) for p in read_packets(opened, str)]
     assert [packet.packet for packet in found if isinstance(packet, Data)] == list(row)
 
 
@@ -132,10 +132,10 @@ def test_a_burst_is_received_as_its_packets_would_be(
     if short:
         packets.append(ours.seal(PacketKind.DATA, Data.body(HEADER, 7, 5, 9, True, b"p")))
     alone, together = codec(), codec()
-    expected = [p for opened in alone.admit(packets) for p in heard(opened, alone.drop)]
+    expected = [p for opened in alone.admit(packets) for p in read_packets(opened, alone.drop)]
     burst = Burst(memoryview(b"".join(packets)), size)
     opened = list(together.admit_batch(burst, ALIKE_BYTES))
-    found = [packet for each in opened for packet in heard(each, together.drop)]
+    found = [packet for each in opened for packet in read_packets(each, together.drop)]
     assert one_by_one(found) == one_by_one(expected)
     assert together.counts == alone.counts
     assert all(len(p.pieces) == 1 for p in found if isinstance(p, Data) and p.end)
@@ -148,7 +148,9 @@ def test_packets_of_another_kind_that_begin_alike_are_read_one_by_one() -> None:
     burst = Burst(memoryview(b"".join(packets)), len(packets[0]))
     (opened,) = codec().admit_batch(burst, ALIKE_BYTES)
     assert isinstance(opened, PacketTrain)
-    assert list(heard(opened, str)) == [read(PacketKind.STATE, memoryview(body)) for body in state]
+    assert list(read_packets(opened, str)) == [
+        read(PacketKind.STATE, memoryview(body)) for body in state
+    ]
 
 
 # -- taken ----------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(SEEKING,     Announce,       always,                  Joiner.await_founder,  SEEKING),
     Arrow(SEEKING,     Welcome,        Joiner.brings_state,     Joiner.enter,          CATCHING_UP),
     Arrow(SEEKING,     Welcome,        Joiner.is_mine,          Joiner.enter,          MEMBER),
-    Arrow(SEEKING,     Welcome,        always,                  Joiner.ignore_welcome, SEEKING),
+    Arrow(SEEKING,     Welcome,        always,                  stay,                  SEEKING),
     Arrow(SEEKING,     Refuse,         Joiner.is_rejected,      Ending.give_up,        DONE),
     Arrow(SEEKING,     Refuse,         always,                  Joiner.stay_out,       SEEKING),
     Arrow(SEEKING,     Leave,          always,                  Joiner.withdraw,       DONE),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Expired, Join, Leave, Send, Target
+from unisono.errors import BadPacket
 from unisono.layout import decode, encode
 from unisono.model import Buffer
 from unisono.parts.codec import PacketCodec
@@ -100,20 +101,17 @@ class Joiner:
             return None
         whole = b"".join(self._parts[index] for index in range(part.parts))
         self._parts = {}
-        return decode(Welcome, whole)
+        welcome = decode(Welcome, whole)
+        mine = [line for line in welcome.lines if line.member == self._roster.me]
+        if [(line.status, line.delivered, line.message) for line in mine] != [(MEMBER, 0, 0)]:
+            raise BadPacket("malformed")  # It does not list us as new.
+        return welcome
 
     def brings_state(self, packet: Welcome) -> bool:
         return self.is_mine(packet) and packet.with_state
 
     def is_mine(self, packet: Welcome) -> bool:
-        if packet.joiner != self._roster.key:
-            return False
-        mine = [line for line in packet.lines if line.member == self._roster.me]
-        return [(line.status, line.delivered, line.message) for line in mine] == [(MEMBER, 0, 0)]
-
-    def ignore_welcome(self, packet: Welcome, out: list[Effect]) -> None:
-        if packet.joiner == self._roster.key:
-            self._codec.drop("malformed")
+        return packet.joiner == self._roster.key
 
     def enter(self, packet: Welcome, out: list[Effect]) -> None:
         self._codec.enter(self._parts_of[0])
