@@ -141,11 +141,9 @@ def test_hostile_bytes_are_refused_and_nothing_else(data: bytes, read: Any) -> N
 @given(st.lists(st.integers(0, 90_000), max_size=30))
 def test_bundles_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
     messages = [bytes(size) for size in sizes]
-    bundles: list[Any] = []
-    frames.cut_into_bundles(messages, bundles.append)
+    bundles = list(frames.bundles(messages))
     assert [each for bundle in bundles for each in bundle] == messages
     for bundle in bundles:
         assert len(bundle) == 1 or sum(map(len, bundle)) <= frames.BUNDLE_BYTES
-    bundles.clear()
-    frames.cut_into_bundles([b""] * 10_000, bundles.append)
-    assert max(map(len, bundles)) <= frames.BUNDLE_COUNT_MAX
+    empty = list(frames.bundles([b""] * 10_000))
+    assert max(map(len, empty)) <= frames.BUNDLE_COUNT_MAX

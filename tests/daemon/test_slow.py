@@ -79,9 +79,9 @@ def test_a_client_that_blocks_receives_all_that_its_queue_holds() -> None:
             await of_size(a, 2)
             await flood(a, 3000)
             await heard(a, 3000)
-            assert one.queue_bytes > 1 << 20, "it waits in QCMT"
+            assert one.counters()["queued.bytes"] > 1 << 20, "it waits in QCMT"
             assert await heard(b, 3000) == [b"%d " % i + KILO for i in range(3000)]
-            await eventually(lambda: one.queue_bytes == 0)
+            await eventually(lambda: one.counters()["queued.bytes"] == 0)
 
     run_story(story)
 

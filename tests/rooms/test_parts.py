@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "src" / "unisono"
-ROOMS = ("parts", "protocols")
+ROOMS = ("parts", "protocols", "net", "group", "client", "daemon", "log")
 CHANGES = {
     *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem"),
     *("popleft", "remove", "rotate", "setdefault", "update"),
@@ -18,16 +18,22 @@ CHANGES = {
 
 
 def part_in(node: ast.expr, aliases: dict[str, str]) -> str:
-    """The attribute of `self` that this expression is, directly or by a local name."""
+    """The collaborator, or what one holds, that this expression is, directly or by a local name."""
     match node:
         case ast.Name(name):
             return aliases.get(name, "")
         case ast.Attribute(ast.Name("self"), name):
             return name
+        case ast.Attribute(owner, name):
+            part = part_in(owner, aliases)
+            return f"{part}.{name}" if part else ""
+        case ast.Call(ast.Attribute(found, "get" | "pop")) | ast.Call(found) | ast.Subscript(found):
+            part = part_in(found, aliases)
+            return part if "." in part else ""  # An entry of what a part holds itself is its own.
     return ""
 
 
-def aliases_in(function: ast.FunctionDef) -> dict[str, str]:
+def aliases_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
     """Local names of attributes of `self`."""
     found: dict[str, str] = {}
     for node in ast.walk(function):
@@ -40,7 +46,7 @@ def aliases_in(function: ast.FunctionDef) -> dict[str, str]:
                 case _:
                     pairs = [(target, node.value)]
             for name, value in pairs:
-                if isinstance(name, ast.Name) and (part := part_in(value, {})):
+                if isinstance(name, ast.Name) and (part := part_in(value, found)):
                     found[name.id] = part
     return found
 
@@ -74,7 +80,7 @@ def foreign_writes(source: str) -> list[str]:
         if not isinstance(owner, ast.ClassDef):
             continue
         for function in owner.body:
-            if not isinstance(function, ast.FunctionDef):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             aliases = aliases_in(function)
             for node in ast.walk(function):
@@ -105,6 +111,10 @@ def test_no_part_changes_what_another_owns() -> None:
         "self._state.votes[key] = 1",
         "self._state.suspects.add(1)",
         "del self._state.votes[key]",
+        "self._tokens.machine.t_cur = 1",
+        "machine = self._tokens.machine; machine.t_cur = 1",
+        "watched = self._watch.members.get(key); watched.token = 1",
+        "mine = self._roster.mine(); mine.delivered = 1",
     ],
 )
 def test_a_write_into_another_part_is_seen(line: str) -> None:
@@ -113,7 +123,15 @@ def test_a_write_into_another_part_is_seen(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["self._seen = 1", "self._votes[key] = 1", "peer.heard_us = 1", "self._state.note_seen(1)"],
+    [
+        "self._seen = 1",
+        "self._votes[key] = 1",
+        "peer.heard_us = 1",
+        "self._state.note_seen(1)",
+        "peer = self._peers[key]; peer.heard_us = 1",
+        "peer = self._peers.get(key); peer.heard_us = 1",
+        "self._counts[name] += 1",
+    ],
 )
 def test_a_part_may_change_its_own(line: str) -> None:
     assert not foreign_writes(f"class Part:\n    def act(self):\n        {line}\n")

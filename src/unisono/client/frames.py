@@ -6,7 +6,7 @@ the same groups at the same level, side by side. A bundle passes both daemons un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
@@ -101,9 +101,13 @@ class FrameSplitter:
     """Splits a stream of bytes into frames; frames beyond the bound are refused."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
+        self._bytes_max = bytes_max
         self._rest = bytearray()
         self._needed = 0
+
+    def allow(self, bytes_max: int) -> None:
+        """The bound from the next frame on."""
+        self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """Kind and body of each frame that is complete. The bound may change between two."""
@@ -119,7 +123,7 @@ class FrameSplitter:
         at, end = 0, len(whole)
         while end - at >= FRONT_BYTES:
             (length, kind), body = _FRONT.read(whole, at)
-            if not 1 <= length <= self.bytes_max:
+            if not 1 <= length <= self._bytes_max:
                 raise BadPacket("frame_length")
             after = at + 4 + length
             if after > end:
@@ -178,17 +182,17 @@ def lengths_of(bundle: Buffer) -> tuple[int, ...]:
     return lengths
 
 
-def cut_into_bundles(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
-    """Pass the messages to `close`, a bundle at a time."""
+def bundles(messages: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The messages, a bundle at a time."""
     start = nbytes = 0
     for at, message in enumerate(messages):
         full = nbytes and nbytes + len(message) > BUNDLE_BYTES
         if full or at - start >= BUNDLE_COUNT_MAX:
-            close(messages[start:at])
+            yield messages[start:at]
             start, nbytes = at, 0
         nbytes += max(1, len(message))
     if start < len(messages):
-        close(messages[start:])
+        yield messages[start:]
 
 
 # -- from a client ------------------------------------------------------------------------------
@@ -412,14 +416,6 @@ class BundleReader:
                 self._senders.clear()
             self._senders[encoded] = known
         return known
-
-
-def capture(key: bytes) -> bytes:
-    return frame(FrameKind.CAPTURE, key)
-
-
-def adopt(state: Buffer) -> bytes:
-    return frame(FrameKind.ADOPT, state)
 
 
 Framed: TypeAlias = (

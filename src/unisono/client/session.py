@@ -205,7 +205,7 @@ class DaemonSession(asyncio.Protocol):
     def _take_welcome(self, welcome: WelcomeFrame) -> None:
         self.welcome = welcome
         longest = welcome.message_bytes_max + SLACK_BYTES
-        self._splitter.bytes_max = max(longest, frames.VIEW_BYTES_MAX)
+        self._splitter.allow(max(longest, frames.VIEW_BYTES_MAX))
         self._welcomed(welcome)
         self._me = Member(self._name, welcome.address, self._incarnation)
         self._events.opened(self._me)
@@ -224,12 +224,9 @@ class DaemonSession(asyncio.Protocol):
                 self._heads.clear()
             head = frames.submit_head(service, groups or (self._group,))
             self._heads[service, groups] = head
-        bundles: list[bytes] = []
-        frames.cut_into_bundles(
-            messages, lambda bundle: bundles.append(frames.submit(head, bundle))
-        )
+        submits = [frames.submit(head, bundle) for bundle in frames.bundles(messages)]
         self._counts["out.message"] += len(messages)
-        self._write(b"".join(bundles) if len(bundles) > 1 else bundles[0])
+        self._write(b"".join(submits) if len(submits) > 1 else submits[0])
         self._events.stepped()
 
     def request(self, request: Request) -> None:

@@ -147,6 +147,10 @@ class Registry:
             DaemonLost: self._lost,
         }
 
+    def identify(self, me: Member) -> None:
+        """The ring has admitted this daemon."""
+        self.me = me
+
     def members(self, group: str) -> tuple[Member, ...]:
         return tuple(client.member for client in self._groups.get(group, {}).values())
 

@@ -72,8 +72,9 @@ class SessionHost(Protocol):
     bounds: SessionLimits
     message_bytes_max: int
     counts: Counter[str]
-    queue_bytes: int
-    """Bytes in all QCMTs."""
+
+    def queued(self, nbytes: int) -> None:
+        """So many bytes more, or fewer, are in a QCMT."""
 
     def opened(self, session: ClientSession) -> int:
         """Returns its number; `Misuse` if it is refused."""
@@ -91,6 +92,7 @@ class ClientSession(asyncio.Protocol):
 
     def __init__(self, host: SessionHost) -> None:
         self._host = host
+        self._counts = host.counts
         self._splitter = FrameSplitter(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
@@ -143,14 +145,11 @@ class ClientSession(asyncio.Protocol):
         if self._pumping is None:
             self._host.closed(self)
 
-    def eof_received(self) -> bool:
-        return False
-
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        self._host.counts["local.in.calls"] += 1
-        self._host.counts["local.in.bytes"] += len(data)
+        self._counts["local.in.calls"] += 1
+        self._counts["local.in.bytes"] += len(data)
         try:
             for kind, body in self._splitter.feed(data):
                 if self.hello is None:
@@ -163,7 +162,7 @@ class ClientSession(asyncio.Protocol):
             return
         if self._submitted_bytes >= self._host.bounds.submit_bytes_max and self._reading:
             self._reading = False
-            self._host.counts["submit.full"] += 1
+            self._counts["submit.full"] += 1
             self._writable().pause_reading()
         self._more.set()
 
@@ -173,7 +172,7 @@ class ClientSession(asyncio.Protocol):
         self.hello = decode(HelloFrame, body)
         if self._timeout is not None:
             self._timeout.cancel()
-        self._splitter.bytes_max = self._host.message_bytes_max + SLACK_BYTES
+        self._splitter.allow(self._host.message_bytes_max + SLACK_BYTES)
         self._host.greeted(self, self.hello)
         if not self.ending:
             self._pumping = asyncio.get_running_loop().create_task(self._pump())
@@ -227,7 +226,7 @@ class ClientSession(asyncio.Protocol):
 
     def _add(self, nbytes: int) -> None:
         self._queue_bytes += nbytes
-        self._host.queue_bytes += nbytes
+        self._host.queued(nbytes)
 
     def _is_over(self) -> bool:
         bounds, count = self._host.bounds, len(self._queue) + len(self._held or ())
@@ -262,7 +261,7 @@ class ClientSession(asyncio.Protocol):
             if not shed:
                 kept.append(entry)
                 continue
-            self._host.counts["shed"] += entry.messages
+            self._counts["shed"] += entry.messages
             if kept and kept[-1].shed:
                 shed += kept.pop().shed
             kept.append(Submission(framed(ShedFrame(shed)), 0, shed))
@@ -290,7 +289,7 @@ class ClientSession(asyncio.Protocol):
             last = max((at for at, entry in enumerate(held) if entry is HERE), default=-1)
             self._add(-sum(len(entry.frame) for entry in held[: last + 1]))
             held = held[last + 1 :]
-            self.put(frames.adopt(state))
+            self.put(frames.frame(FrameKind.ADOPT, state))
             if self.ending:
                 return
         self._queue.extend(entry for entry in held if entry is not HERE)
@@ -308,8 +307,8 @@ class ClientSession(asyncio.Protocol):
                 batch.append(entry.frame)
                 nbytes += len(entry.frame)
             self._add(-nbytes)
-            self._host.counts["local.out.calls"] += 1
-            self._host.counts["local.out.bytes"] += nbytes
+            self._counts["local.out.calls"] += 1
+            self._counts["local.out.bytes"] += nbytes
             transport.write(b"".join(batch) if len(batch) > 1 else batch[0])
 
     def pause_writing(self) -> None:
@@ -322,7 +321,7 @@ class ClientSession(asyncio.Protocol):
     # -- the end --------------------------------------------------------------------------------
 
     def bad(self, reason: str) -> None:
-        self._host.counts[f"drop.frame_{reason}"] += 1
+        self._counts[f"drop.frame_{reason}"] += 1
         self.cut(f"bad frame ({reason}): use a client of the daemon's version")
 
     def cut(self, reason: str) -> None:
@@ -332,7 +331,7 @@ class ClientSession(asyncio.Protocol):
         self._forget()
         self._last(frames.bye(reason), reason)
         if self.number:
-            self._host.counts["cut"] += 1
+            self._counts["cut"] += 1
 
     def part(self) -> None:
         """The client left, as it requested: deliver what waits, then end."""

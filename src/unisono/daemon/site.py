@@ -81,7 +81,8 @@ class Daemon:
         self.bounds = bounds or SessionLimits()
         self.message_bytes_max = self._config.message_bytes_max
         self.counts: Counter[str] = Counter()
-        self.queue_bytes = 0
+        self._queue_bytes = 0
+        """Bytes in all QCMTs."""
         texts = [listen] if isinstance(listen, str) else listen
         self._listen_addresses = [listen_address(text) for text in texts]
         if not self._listen_addresses:
@@ -112,7 +113,7 @@ class Daemon:
             self._group = await unisono.join(
                 values.pop("group"), **values, snapshot=self._snapshot, restore=self._restore
             )
-            self._registry.me = self._group.me
+            self._registry.identify(self._group.me)
             self._intake = Intake(self._group, self._control, self.message_bytes_max, self.counts)
             await self._listeners.open(
                 self._listen_addresses, lambda: ClientSession(self), self._mode
@@ -174,7 +175,7 @@ class Daemon:
         found.update({f"registry.{name}": n for name, n in self._registry.counts.items()})
         found["clients"] = len(self._sessions)
         found["groups"] = len(self._registry.groups)
-        found["queued.bytes"] = self.queue_bytes
+        found["queued.bytes"] = self._queue_bytes
         return dict(sorted(found.items()))
 
     # -- SessionHost ----------------------------------------------------------------------------
@@ -206,6 +207,9 @@ class Daemon:
         if self._blocked:
             session.put(frames.blocked(self._blocked))
         session.flush()
+
+    def queued(self, nbytes: int) -> None:
+        self._queue_bytes += nbytes
 
     def closed(self, session: ClientSession) -> None:
         self._sessions.pop(session.number, None)
@@ -287,7 +291,7 @@ class Daemon:
             case CaptureState(giver, key):
                 if session := self._sessions.get(giver):
                     session.requested_states.add(key)
-                    self._put(giver, frames.capture(key))
+                    self._put(giver, frames.frame(FrameKind.CAPTURE, key))
             case HoldBack(number):
                 if session := self._sessions.get(number):
                     session.hold()
@@ -355,13 +359,13 @@ class Daemon:
         for session in self._dirty.values():
             session.flush()
         self._dirty.clear()
-        while self.queue_bytes > self.bounds.all_bytes_max:
+        while self._queue_bytes > self.bounds.all_bytes_max:
             longest = max(self._sessions.values(), key=lambda session: session.queue_bytes)
             if not longest.queue_bytes:
                 return
             longest.cut(
                 f"the client has the longest queue, {longest.queue_bytes} bytes, and all queues"
-                f" have {self.queue_bytes} (all_bytes_max={self.bounds.all_bytes_max})"
+                f" have {self._queue_bytes} (all_bytes_max={self.bounds.all_bytes_max})"
             )
 
     # -- snapshots for joining daemons ----------------------------------------------------------

@@ -288,8 +288,7 @@ class MemberSession:
     def install(self, view: View) -> None:
         if not self._is_in and len(view.members) == 1 and (unread := self._unread()):
             # It would found a second group beside one that it cannot read.
-            self.driver.cause = Cause.UNREADABLE
-            self.driver.fail(unread)
+            self.driver.fail(unread, Cause.UNREADABLE)
             return
         self._is_in = True
         self._events.install(view)

@@ -133,11 +133,12 @@ class Driver:
             self._stepping = False
         self._after()
 
-    def fail(self, reason: str, farewell: Event | None = None) -> None:
+    def fail(self, reason: str, cause: Cause | None = None, farewell: Event | None = None) -> None:
         """Stop, for a reason that is not the core's. What the core sends on the farewell event goes
         out once; no answer is awaited."""
         if self.finished or self._end is not None:
             return
+        self.cause = cause
         self._end = (reason,)
         self._farewell = farewell
         if not self._stepping:

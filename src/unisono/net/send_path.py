@@ -107,13 +107,17 @@ class SendPath:
         self._segmenting: dict[int, list[tuple[int, int, bytes]]] = {}
         self.segments = offloads and offload.can_segment(sock)
         """Whether bursts leave in one call; False for good once the kernel refuses."""
-        self.seal: Seal | None = None
+        self._seal: Seal | None = None
+
+    def use(self, seal: Seal) -> None:
+        """Seal every packet from now on."""
+        self._seal = seal
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def send(self, targets: Sequence[SockAddr], packets: Packets) -> None:
-        seal = self.seal
+        seal = self._seal
         if seal is None:
             for run in runs(packets):
                 self._send_run(targets, run)

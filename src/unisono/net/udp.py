@@ -97,7 +97,8 @@ class Endpoint:
 
     def use(self, seal: Seal) -> None:
         """Seal every packet from now on, and believe no other."""
-        self.seal = self._send_path.seal = seal
+        self.seal = seal
+        self._send_path.use(seal)
 
     @property
     def is_local(self) -> bool:
@@ -374,11 +375,6 @@ class Endpoint:
         if self._group is None:
             for address in self._destinations.pending:
                 self._validation.ask(address, now_us)
-
-    @property
-    def send_queue_bytes(self) -> int:
-        """Bytes that wait for the socket."""
-        return self._send_path.waiting_bytes
 
     def reach(self, hops: int) -> None:
         """The hop limit of our multicasts; 1 stays on the link."""

@@ -62,6 +62,10 @@ class Master(Generic[H]):
         status, number = self.status, self.next
         return tuple(status.get(number - k, REJECTED) for k in range(1, (count or self.t_max) + 1))
 
+    def allow(self, tokens: int) -> None:
+        """[MTP 5.1] So many tokens may be out, within the bounds."""
+        self.t_cur = max(1, min(self.t_max, tokens))
+
     def may_grant(self) -> bool:
         """`status(t - 1) ≠ pending`: the message t before the next one is settled."""
         return not self.holder or min(self.holder) > self.next - self.t_cur

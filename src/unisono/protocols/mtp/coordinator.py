@@ -224,6 +224,6 @@ class Coordinator:
         worst, machine = max(self._watch.pressure(), own), self._tokens.machine
         self._pace.adapt(worst, self._parameters)
         if worst is not Pressure.CALM:
-            machine.t_cur = max(1, machine.t_cur - 1)
+            machine.allow(machine.t_cur - 1)
         elif self._tokens.requests:
-            machine.t_cur = min(machine.t_max, machine.t_cur + 1)
+            machine.allow(machine.t_cur + 1)

@@ -85,6 +85,14 @@ class MemberWatch:
             watched.pressure = max(watched.pressure, packet.pressure)
             watched.suspects = packet.suspects
 
+    def note_grant(self, key: int, request: int, token: int) -> bool:
+        """The member was granted this token for its request. Whether it is another than us."""
+        watched = self.members.get(key)
+        if watched is None:
+            return False
+        watched.request, watched.token = request, token
+        return True
+
     def pressure(self) -> Pressure:
         """[MTP 4] The strongest since the last call."""
         worst = max((w.pressure for w in self.members.values()), default=Pressure.CALM)

@@ -204,6 +204,10 @@ class MessageReceiver:
         wait += self._dice.randint(0, self._dally) if self._dally else 0
         message.due_us = now_us + max(wait * self._pace.heartbeat_us, 2 * self._delay_us())
 
+    def note_denial(self, message: IncomingMessage, by: int) -> None:
+        """This member no longer holds it."""
+        message.denied.add(by)
+
     def missing(self, message: IncomingMessage, accepted: bool, now_us: int) -> list[Range]:
         """The ranges to request: gaps and, where an accepted message has no known end, the rest."""
         number, window = message.number, message.window

@@ -52,6 +52,10 @@ class Held:
     repaired: dict[int, Repaired] = field(default_factory=dict)
     """By packet, when it was last sent again."""
 
+    def keep_content(self, content: Content, piece_bytes: int) -> None:
+        """The slices were read, and emptied: cut them anew from their content."""
+        self.slices, self.content = content.slices(piece_bytes), content
+
     def to_with(self, askers: list[Address]) -> tuple[Address, ...]:
         """Where it was sent, and the members that joined since and request it."""
         return tuple(dict.fromkeys((*self.to, *askers))) if self.to else ()

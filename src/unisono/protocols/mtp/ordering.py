@@ -287,7 +287,7 @@ class Ordering:
             self._codec.drop(bad.reason)
             return None
         if held is not None and not slices[0]:
-            held.slices, held.content = content.slices(size), content
+            held.keep_content(content, size)
         return content
 
     def _step_on(self, number: int, status: MessageStatus) -> None:

@@ -134,7 +134,7 @@ class Repair:
             message = self._inbound.incoming.get(number)
             if message is None or number < next_out:
                 continue
-            message.denied.add(sender)
+            self._inbound.note_denial(message, sender)
             if number != next_out:
                 continue
             if self._replicas.leads and sender in self._replicas.seats.member_keys():

@@ -61,7 +61,7 @@ class TokenMaster:
 
     def _begin(self, machine: Master[int]) -> None:
         self.machine = machine
-        machine.t_cur = min(machine.t_max, 3)
+        machine.allow(3)
         self.ready = False
         self._watch.reset()
         self.requests, self._sizes, self._upto = {}, {}, {}
@@ -109,10 +109,7 @@ class TokenMaster:
         token = self.machine.grant(key)
         self._sizes[token.number] = packets
         self.granted.append((key, token))
-        watched = self._watch.members.get(key)
-        if watched is not None:
-            watched.request, watched.token = request, token.number
-        elif request:
+        if not self._watch.note_grant(key, request, token.number) and request:
             self._request = request
         return token.number
 

@@ -55,7 +55,7 @@ class Ordering:
         for number, chunk in enumerate(packet.chunks, packet.first):
             if peer.window.put(number, chunk):
                 fresh += len(chunk.payload) + RECORD_BYTES
-        peer.unreported += fresh
+        peer.note_received(fresh)
         if fresh:
             self._roster.stir()
         else:

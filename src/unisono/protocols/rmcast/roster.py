@@ -100,6 +100,14 @@ class PeerState(FragmentStream[MessagePart]):
         """A header that we have caught up with: clean-up and closing rely on it."""
         self.closed_by: set[int] = set()
 
+    def note_appended(self, last: int, message: int) -> None:
+        """Our own stream goes up to this chunk, and this message of the application."""
+        self.delivered, self.message = last, message
+
+    def note_received(self, nbytes: int) -> None:
+        """So much of its stream came since our last header to it."""
+        self.unreported += nbytes
+
     def undelivered(self) -> Iterator[MessagePart]:
         """The chunks received in a row and not delivered."""
         for number in range(self.delivered + 1, self.window.received + 1):

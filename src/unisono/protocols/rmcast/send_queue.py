@@ -75,13 +75,13 @@ class SendQueue:
         """Number the messages and queue them; they are delivered here before anything is sent."""
         mine = self._roster.mine()
         self._roster.stir()
-        number = mine.delivered
+        number, message = mine.delivered, mine.message
         deps, deps_max = self._deps(), 2 * self._builder.deps_max
         while len(deps) > deps_max:
             number += 1
             payload, first = write_control(After()), deps[:deps_max]
             mark = FIRST | LAST | CONTROL
-            mine.window.put(number, MessagePart(mark, service, payload, mine.message, first))
+            mine.window.put(number, MessagePart(mark, service, payload, message, first))
             self._held += len(payload) + RECORD_BYTES
             deps = deps[deps_max:]
         first_max = self._builder.piece_bytes(len(deps) // 2)
@@ -89,18 +89,18 @@ class SendQueue:
         messages = []
         for payload in payloads:
             if not flags & CONTROL:
-                mine.message += 1
+                message += 1
             needs = deps
             for mark, piece in marked(fragments(payload, first_max, piece_max)):
                 number += 1
-                chunk = MessagePart(flags | mark, service, piece, mine.message, needs)
+                chunk = MessagePart(flags | mark, service, piece, message, needs)
                 mine.window.put(number, chunk)
                 needs = ()
             self._held += len(payload) + RECORD_BYTES
             if not flags & CONTROL:
                 view = self._views.id
-                messages.append(Message(mine.member, payload, mine.message, view, service=service))
-        mine.delivered = number
+                messages.append(Message(mine.member, payload, message, view, service=service))
+        mine.note_appended(number, message)
         return messages
 
     def _deps(self) -> Dep:
