@@ -15,7 +15,7 @@ from unisono.sealing.greeting import CHALLENGE_BYTES
 from unisono.sealing.keys import Keyring
 from unisono.sealing.records import FRONT_BYTES, OVERHEAD_BYTES, TRAIN_COUNT_MIN
 from unisono.sealing.replay import WINDOW, ReplayWindow
-from unisono.sealing.seal import HELD_BYTES_MAX, HELD_SESSIONS_MAX, SINGLY_COUNT
+from unisono.sealing.seal import HELD_BYTES_MAX, HELD_SESSIONS_MAX, MOVE_US, SINGLY_COUNT
 from unisono.wire import seal, tag_of, unseal
 
 TRAIN = [bytes([n]) * 200 for n in range(9)] + [b"last"]
@@ -138,9 +138,8 @@ def test_strangers_fill_no_memory() -> None:
             b.take(stranger, stranger.packets(*[bytes(1300)] * 60, as_train=False))
     held = b.seal._held
     assert len(held) <= HELD_SESSIONS_MAX
-    assert all(
-        sum(len(each.buffer) for _, each in some) <= HELD_BYTES_MAX for some in held.values()
-    )
+    for some in held.values():
+        assert some.nbytes == sum(len(each.buffer) for _, each in some.bursts) <= HELD_BYTES_MAX
     assert b.dropped("stranger")
 
 
@@ -203,14 +202,35 @@ def test_only_a_member_can_ask_for_single_packets() -> None:
 def test_a_packet_from_another_address_is_not_believed_until_it_is_proved() -> None:
     a, b = acquainted()
     thief = Sealed("t")
+    b.now_us = MOVE_US
     replies = b.take(thief, a.packets(bytes(100)))
     assert not b.heard and [to for to, _ in replies] == [thief.address]
     moved = Sealed("a")
     moved.seal, moved.address = a.seal, thief.address
-    carry(moved, b, [], together=False)
     ((_, hello),) = moved.take(b, [replies[0][1]])
+    b.take(Sealed("u"), [hello])
+    assert not b.heard and b.dropped("replay") == 1, "an answer counts where it was asked for"
     b.take(moved, [hello])
     assert b.heard == [bytes(100)], "where addresses are translated, it may move"
+
+
+def test_who_relays_challenges_and_answers_takes_no_member_away() -> None:
+    """It copies a packet, has the member itself answer, and gives the answer for its own."""
+    a, b = acquainted()
+    thief = Sealed("t")
+    ((_, challenge),) = b.take(thief, a.packets(bytes(100)))
+    ((to, hello),) = a.take(thief, [challenge])
+    assert to == thief.address
+    b.take(thief, [hello])
+    assert b.dropped("moved") == 1
+    carry(a, b, a.packets(b"still heard" * 9))
+    assert b.heard == [b"still heard" * 9]
+
+
+def test_a_member_that_seals_what_no_member_sends_is_counted() -> None:
+    a, b = acquainted()
+    carry(a, b, [a.seal._sealed(9, bytes(50))])
+    assert not b.heard and b.dropped("malformed") == 1
 
 
 # -- keys ------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 Packets of a former process are authentic too, and could be replayed to one that does not remember
 them. So a process that meets a session asks who it is; the answer holds what the session's key is
 derived from, and the challenge. Both are sealed with a key that is derived from the group's alone.
-A challenge is a keyed hash of the session and the time: nothing is kept for one under way.
+A challenge is a keyed hash of the session, its address and the time: nothing is kept for one under
+way, and an answer counts from the address that was asked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.layout import decode, decode_front, encode
-from unisono.model import Buffer
+from unisono.model import Address, Buffer
 from unisono.sealing.keys import Aead, aead_of, derived, key_id
 from unisono.sealing.records import (
     CHALLENGE,
     GREETING_BYTES,
     HELLO,
     NONCE_BYTES,
+    SESSION_BYTES,
     TAG_BYTES,
     GreetingFront,
     SessionChallenge,
@@ -63,20 +65,21 @@ class Greetings:
         self._entropy = entropy
         self._secret = entropy(32)
 
-    def challenge(self, key: GroupKey, session: bytes, now_us: int) -> bytes:
-        """A packet that asks who is behind the session."""
-        slot = now_us // SLOT_US
-        return self._sealed(key, CHALLENGE, SessionChallenge(session, self._of(session, slot)))
+    def challenge(self, key: GroupKey, session: bytes, source: Address, now_us: int) -> bytes:
+        """A packet that asks who is behind the session, at this address."""
+        challenge = self._of(session, source, now_us // SLOT_US)
+        return self._sealed(key, CHALLENGE, SessionChallenge(session, challenge))
 
     def hello(self, key: GroupKey, hello: SessionHello) -> bytes:
         return self._sealed(key, HELLO, hello)
 
-    def is_answered(self, hello: SessionHello, session: bytes, now_us: int) -> bool:
-        slot = now_us // SLOT_US
-        return hello.challenge in (self._of(session, slot), self._of(session, slot - 1))
+    def is_answered(self, hello: SessionHello, source: Address, now_us: int) -> bool:
+        session, slot = hello.salt[:SESSION_BYTES], now_us // SLOT_US
+        return hello.challenge in (self._of(session, source, at) for at in (slot, slot - 1))
 
-    def _of(self, session: bytes, slot: int) -> bytes:
-        return blake2b(b"%s %d" % (session, slot), digest_size=16, key=self._secret).digest()
+    def _of(self, session: bytes, source: Address, slot: int) -> bytes:
+        asked = b"%s %s %d" % (session, str(source).encode(), slot)
+        return blake2b(asked, digest_size=16, key=self._secret).digest()
 
     def _sealed(self, key: GroupKey, kind: int, body: SessionChallenge | SessionHello) -> bytes:
         nonce = self._entropy(NONCE_BYTES)

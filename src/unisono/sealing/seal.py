@@ -50,6 +50,9 @@ HELD_SESSIONS_MAX: Final = 64
 HELD_BYTES_MAX: Final = 1 << 17
 """Of packets that wait for the answer to a challenge: sessions, and bytes of each."""
 ASK_AGAIN_US: Final = 50_000
+MOVE_US: Final = 1_000_000
+"""A session is believed from another address once nothing came from the former for so long: else
+who relays challenges and answers could take members away from each other."""
 SINGLY_COUNT: Final = 256
 SINGLY_COUNT_MAX: Final = 1 << 16
 """After a train was lost at a receiver, so many are sealed packet by packet; next time, twice as
@@ -69,15 +72,40 @@ _TRAIN: Final = array(f"!{FRONT_BYTES}xHI", 1)
 class PeerSession:
     """A session whose process has proved to be there."""
 
-    __slots__ = ("asked_us", "cipher", "key", "source", "window")
+    __slots__ = ("asked_us", "cipher", "heard_us", "key", "source", "window")
 
-    def __init__(self, key: bytes, source: Address, cipher: Aead, counter: int) -> None:
+    def __init__(
+        self, key: bytes, source: Address, cipher: Aead, counter: int, now_us: int
+    ) -> None:
         self.key = key
         """The id of the group's key."""
         self.source = source
+        self.heard_us = now_us
+        """When the last of its packets was opened."""
         self.cipher = cipher
         self.window = ReplayWindow(counter)
         self.asked_us = -ASK_AGAIN_US
+
+
+class HeldPackets:
+    """Packets of a session that waits for the answer to its challenge."""
+
+    __slots__ = ("bursts", "nbytes")
+
+    def __init__(self) -> None:
+        self.bursts: list[tuple[Address, Burst]] = []
+        self.nbytes = 0
+
+    def has_room(self, packets: Burst) -> bool:
+        return self.nbytes + len(packets.buffer) <= HELD_BYTES_MAX
+
+    def add(self, source: Address, packets: Burst) -> None:
+        self.bursts.append((source, Burst(memoryview(bytes(packets.buffer)), packets.size)))
+        self.nbytes += len(packets.buffer)
+
+    @property
+    def count(self) -> int:
+        return sum(len(packets) for _, packets in self.bursts)
 
 
 class Seal:
@@ -103,7 +131,7 @@ class Seal:
         self._keys: dict[bytes, GroupKey] = {}
         self._former_keys: dict[bytes, None] = {}
         self._peers: dict[bytes, PeerSession] = {}
-        self._held: dict[bytes, list[tuple[Address, Burst]]] = {}
+        self._held: dict[bytes, HeldPackets] = {}
         self._asked_us: dict[bytes, int] = {}
         self._arriving: dict[Address, bytearray] = {}
         """By source, a train of which the rest is to come."""
@@ -228,6 +256,7 @@ class Seal:
             self._drop("bad_tag")
             return
         peer.window.add(counter)
+        peer.heard_us = self._now_us
         if kind == SINGLE:
             last = opened[-1] if opened else None
             if last is not None and last[0] is peer.source and type(last[1]) is list:
@@ -237,6 +266,8 @@ class Seal:
         elif kind == LOSS and data == self._session:
             self._singly_left = self._singly_count
             self._singly_count = min(2 * self._singly_count, SINGLY_COUNT_MAX)
+        else:
+            self._drop("malformed")
 
     # -- trains -----------------------------------------------------------------------------------
 
@@ -263,6 +294,7 @@ class Seal:
             self._ask_for_singles(packets)
             return 0
         peer.window.add(counter)
+        peer.heard_us = self._now_us
         opened.append((peer.source, Burst(data, size)))
         return nbytes
 
@@ -301,22 +333,22 @@ class Seal:
         if session == self._session:
             self._count("net.in.echo", len(packets))
             return
-        held, nbytes = self._held.setdefault(session, []), len(packets.buffer)
-        if sum(len(each.buffer) for _, each in held) + nbytes <= HELD_BYTES_MAX:
-            held.append((source, Burst(memoryview(bytes(packets.buffer)), packets.size)))
+        held = self._held.setdefault(session, HeldPackets())
+        if held.has_room(packets):
+            held.add(source, packets)
         else:
             self._drop("stranger", len(packets))
         if len(self._held) > HELD_SESSIONS_MAX:
-            for _, each in self._held.pop(next(iter(self._held))):
-                self._drop("stranger", len(each))
+            self._drop("stranger", self._held.pop(next(iter(self._held))).count)
         since_us = self._now_us - ASK_AGAIN_US
-        if nbytes < CHALLENGE_BYTES or self._asked_us.get(session, since_us) > since_us:
+        is_short = len(packets.buffer) < CHALLENGE_BYTES
+        if is_short or self._asked_us.get(session, since_us) > since_us:
             return
         if len(self._asked_us) >= SESSIONS_COUNT_MAX:
             del self._asked_us[next(iter(self._asked_us))]
         self._asked_us[session] = self._now_us
         self._count("seal.challenged")
-        challenge = self._greetings.challenge(key, session, self._now_us)
+        challenge = self._greetings.challenge(key, session, source, self._now_us)
         self._replies.append((source, challenge))
 
     def _greeted(self, source: Address, packet: Buffer, key: GroupKey, opened: Found) -> None:
@@ -338,24 +370,25 @@ class Seal:
         self._replies.append((source, self._greetings.hello(self._use, hello)))
 
     def _met(self, source: Address, hello: SessionHello, key: GroupKey, opened: Found) -> None:
-        session = hello.salt[:SESSION_BYTES]
-        if session == self._session or not self._greetings.is_answered(
-            hello, session, self._now_us
-        ):
+        session, now_us = hello.salt[:SESSION_BYTES], self._now_us
+        if session == self._session or not self._greetings.is_answered(hello, source, now_us):
             self._drop("replay")
             return
-        self._count("seal.met")
         peer = self._peers.get(session)
         if peer is None:
-            cipher = session_key(
-                key.key, self._group, bytes(hello.name), hello.incarnation, hello.salt
-            )
-            peer = PeerSession(key.id, source, cipher, hello.counter)
+            name = bytes(hello.name)
+            cipher = session_key(key.key, self._group, name, hello.incarnation, hello.salt)
+            peer = PeerSession(key.id, source, cipher, hello.counter, now_us)
             self._know(session, peer)
+        elif peer.source != source and now_us - peer.heard_us < MOVE_US:
+            self._drop("moved")
+            return
+        self._count("seal.met")
         peer.source = source
         self.is_answered = True
         self._asked_us.pop(session, None)
-        for its_source, packets in self._held.pop(session, ()):
+        held = self._held.pop(session, None)
+        for its_source, packets in held.bursts if held is not None else ():
             if its_source == source:
                 self._open_burst(source, packets, opened)
             else:
