@@ -331,7 +331,7 @@ def test_numbers_that_no_member_counts_to_are_nobodys() -> None:
         {"s": (1 << 62) + 1},
         {"k": 1 << 63},
         {"local": 1 << 63},
-        {"version": Version((1 << 31) + 1, 2)},
+        {"version": Version((1 << 62) + 1, 2)},
     )
     for change in changes:
         with pytest.raises(BadPacket, match="malformed"):

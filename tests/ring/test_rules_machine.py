@@ -48,7 +48,7 @@ from unisono.wire import ENVELOPE_BYTES, FRONT_BYTES, SUM_BYTES, note_in, seal, 
 def fields_of(packet: bytes) -> dict[str, int]:
     """The paper's header, read by hand: some of it stands in the envelope of all protocols."""
     front = struct.unpack_from("!HBBBBQQ", packet)
-    rest = struct.unpack_from("!IQQQQQI", packet, FRONT_BYTES)
+    rest = struct.unpack_from("!QQQQQQI", packet, FRONT_BYTES)
     names = ("version", "sender", "sid", "ls", "s", "k", "len")
     return {
         "protocolID": front[2],

@@ -10,7 +10,7 @@ are the slow twins, and a property test compares them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Final, NamedTuple, cast
@@ -25,6 +25,8 @@ from unisono.wire import cut
 RUNS_MAX: Final = 256
 COUNT_MAX: Final = 16_384
 """Messages in a run."""
+TURN_COUNT_MAX: Final = 2 * COUNT_MAX
+"""Messages in a turn: empty ones cost their sender nothing."""
 SERVICE: Final = 7
 MORE: Final = 8
 """Another piece of the message follows."""
@@ -112,6 +114,11 @@ class OriginRun(NamedTuple):
         return OriginRun(origin, first, tuple(groups), pieces)
 
     @property
+    def times(self) -> int:
+        """Of messages."""
+        return sum([group.times for group in self.groups])
+
+    @property
     def nbytes(self) -> int:
         payload = sum([group.nbytes for group in self.groups])
         return RUN_BYTES + ROW_BYTES * len(self.groups) + payload
@@ -148,6 +155,8 @@ def read_runs(content: Buffer) -> list[OriginRun]:
 
 def read_all(content: Buffer) -> list[OriginRun]:
     (heads,), messages = layout.decode_front(TurnHead, content)
+    if sum([times for head in heads for times, _, _ in head.groups]) > TURN_COUNT_MAX:
+        raise BadPacket("malformed")
     runs, at = [], 0
     for origin, first, groups in heads:
         end = at + _checked_size(groups)
@@ -212,6 +221,8 @@ class IncomingTurn:
     """Of the last."""
     is_odd: bool = False
     """Its pieces differ in length, as no member sends them."""
+    is_repair: bool = True
+    """None of it came from its holder."""
 
     def take(self, at: int, pieces: Sequence[Buffer]) -> None:
         """Packets from index `at` on, of one length. Those already here stay."""
@@ -229,6 +240,24 @@ class IncomingTurn:
             pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
         self.pieces[at:end] = pieces
         self.missing -= new
+
+    def gives_way(self, count: int, again: bool) -> bool:
+        """To a packet that claims another count. The holder knows best: of what it said, the fewest
+        packets, which come soonest. Of what others sent again the last counts, since what came
+        before did not help."""
+        return self.is_repair or not (again or count > len(self.pieces))
+
+    def gaps(self, rest: int) -> Iterator[tuple[int, int]]:
+        """The ranges of packets that are missing; `rest` stands for the end of the last one."""
+        start = -1
+        for index, piece in enumerate(self.pieces):
+            if piece is None and start < 0:
+                start = index
+            elif piece is not None and start >= 0:
+                yield start, index - 1
+                start = -1
+        if start >= 0:
+            yield start, rest
 
     def turn(self, s: int) -> Turn | None:
         """The complete turn; None if its pieces differ in length."""

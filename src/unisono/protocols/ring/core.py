@@ -312,8 +312,9 @@ class Site:
         if header.sender == state.key:
             self.codec.drop("own", count_of(packet))
             return
-        if header.version.number > state.seen:
-            state.note_seen(header.version.number)
+        if header.version.number > state.seen and not state.note_seen(header.version.number):
+            self.codec.drop("version", count_of(packet))
+            return
         is_usual = type(packet) in _USUAL
         if not is_usual and not self._is_acceptable(packet):
             return
@@ -332,7 +333,12 @@ class Site:
             self.reform.note_rejection(packet)
             return False
         if isinstance(packet, MemberRecord):
-            state.note_seen(max(packet.attempt, packet.seen))
+            if not state.note_seen(max(packet.attempt, packet.seen)):
+                self.codec.drop("version")
+                return False
+            if packet.header.sender == self.election.distrusted:
+                self.codec.drop("distrusted")
+                return False
             if state.is_former(packet.member):
                 self.codec.drop("former")
                 return False

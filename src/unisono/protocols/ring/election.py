@@ -60,6 +60,8 @@ class Election:
         self.leader: Member | None = None
         """The member that is to form it."""
         self.suspects: set[int] = set()
+        self.distrusted = 0
+        """A member that lives and holds up the ring: it has no say in the next one."""
 
     def suspect(self, *keys: int) -> None:
         self.suspects.update(keys)
@@ -71,8 +73,12 @@ class Election:
         """It answers."""
         self.suspects.discard(key)
 
+    def distrust(self, key: int) -> None:
+        self.distrusted = key
+
     def trust_all(self) -> None:
         self.suspects.clear()
+        self.distrusted = 0
 
     # -- R1 to R3 --------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from unisono.core import Effect, Probe
 from unisono.model import Address, Member
@@ -11,11 +12,25 @@ from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.packets import key_of
 from unisono.protocols.ring.state import RingState
 
+HOLE_TIMES: Final = 4
+"""A turn of which nothing more came for this many times `detect_us` will never be whole."""
+
+Hole: TypeAlias = tuple[int, int]
+"""The turn that its holder began and has not finished, and how many packets of it are missing."""
+
 
 class FaultDetection:
     """The failure detector of one member, fed with what arrives."""
 
-    __slots__ = ("_agenda", "_state", "detector", "is_waiting", "tries")
+    __slots__ = (
+        "_agenda",
+        "_hole",
+        "_hole_us",
+        "_state",
+        "detector",
+        "is_waiting",
+        "tries",
+    )
 
     def __init__(self, state: RingState, agenda: Agenda, detect_us: int, look_us: int) -> None:
         self._state = state
@@ -25,6 +40,9 @@ class FaultDetection:
         """Requests to the holder that it has not answered."""
         self.is_waiting = False
         """A turn is late, and its holder watched, whether or not it answered since."""
+
+        self._hole: Hole = (0, 0)
+        self._hole_us = 0
 
     def watch_ring(self) -> None:
         """While a ring is formed, all are to answer."""
@@ -41,6 +59,17 @@ class FaultDetection:
         self.tries += 1
         self.is_waiting = True
         self.detector.watch(key, self._agenda.now_us)
+
+    def note_hole(self, hole: Hole) -> None:
+        if hole != self._hole:
+            self._hole, self._hole_us = hole, self.detector.listened_us
+
+    def holds_up(self, hole: Hole) -> bool:
+        """The holder lives, and its turn never becomes whole, however often it is asked."""
+        if not hole[0] or hole != self._hole:
+            return False
+        detector = self.detector
+        return detector.listened_us - self._hole_us >= HOLE_TIMES * detector.detect_us
 
     def reset(self) -> None:
         """The turn has arrived: nobody is waited for until the next is late."""

@@ -34,6 +34,8 @@ from unisono.wire import read_numbers
 
 AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are requested when they are next."""
+INCOMING_MAX: Final = 32
+"""Of these, incomplete ones."""
 RANGES_MAX: Final = 64
 """Gaps requested at once."""
 # Deviates [RNG Memory]: the paper keeps the last n messages, safe or not. Here nothing is forgotten
@@ -82,6 +84,8 @@ class Ordering:
         self._history_bytes = 0
         self.ring = Ring()
         self._view = str(self.ring.version)
+        self.own_next = self.ring.first_turn(key)
+        """Our next turn. No later one exists before we have sent it."""
         self.K: list[int] = []
         """By position: the last turn that each is known to have."""
         self.safe = 0
@@ -124,6 +128,7 @@ class Ordering:
         self._partial.clear()
         self.ring, self._view = ring, str(ring.version)
         self.K = [ring.base] * len(ring.seats)
+        self.own_next = ring.first_turn(self.key)
         self.highest = self.reached = ring.base
         self.seq = ring.seq
         self._members = {key: ring.seats[at].member for key, at in ring.index.items()}
@@ -153,7 +158,7 @@ class Ordering:
 
     def expect(self, s: int) -> None:
         """The coordinator has the turns up to here."""
-        self.highest = self.reached = max(self.S, s)
+        self.highest = self.reached = max(self.S, min(s, self.own_next - 1))
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -161,6 +166,9 @@ class Ordering:
         """Packets of a turn, which they may complete."""
         s, count = packet.header.s, packet.of
         self._arriving = None
+        if s >= self.own_next:
+            self._drop("ahead")
+            return
         if s > self.highest:
             self.highest = s
         if s > self.reached and not packet.flags & Flag.EARLY:
@@ -168,6 +176,12 @@ class Ordering:
         if s <= self.window.received or s > self.window.received + AHEAD_MAX:
             return
         found = self._incoming.get(s)
+        if found is not None and len(found.pieces) != count:
+            self._drop("contradiction")
+            if not found.gives_way(count, packet.again):
+                return
+            del self._incoming[s]
+            found = None
         if found is None:
             if self.window.get(s) is not None:
                 return
@@ -175,10 +189,12 @@ class Ordering:
                 content = bytes(packet.pieces[0])
                 self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
                 return
+            if len(self._incoming) >= INCOMING_MAX and s > self.window.received + 1:
+                self._drop("window")
+                return
             found = IncomingTurn(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
-        if len(found.pieces) != count:
-            return
+        found.is_repair &= packet.again
         found.take(packet.at, packet.pieces)
         if found.missing:
             self._arriving = None if packet.again else packet.header
@@ -211,6 +227,7 @@ class Ordering:
     def put_own(self, turn: Turn) -> None:
         """Our own turn, which is in order unless it is early."""
         self.highest = max(self.highest, turn.s)
+        self.own_next = turn.s + len(self.ring.seats)
         self._put(turn.s, turn)
 
     def next_turn(self) -> Turn:
@@ -308,9 +325,14 @@ class Ordering:
     # -- what everyone has -----------------------------------------------------------------------
 
     def note(self, key: int, s: int, k: int) -> None:
-        """A packet of this ring: its sender has all turns up to s, and knows that all have k."""
+        """A packet of this ring: its sender has all turns up to s, and knows that all have k: we
+        too."""
         at = self.ring.index.get(key)
-        if at is not None and s > self.K[at]:
+        if at is None or s >= self.own_next or k > self.window.received:
+            if max(s, k) > self.highest:
+                self._drop("ahead")
+            return
+        if s > self.K[at]:
             self.K[at] = s
             self._unsettled = True
         if k > self.safe:
@@ -378,15 +400,7 @@ class Ordering:
             if found is None:
                 ranges.append((s, 0, WHOLE))
                 continue
-            start = -1
-            for index, piece in enumerate(found.pieces):
-                if piece is None and start < 0:
-                    start = index
-                elif piece is not None and start >= 0:
-                    ranges.append((s, start, index - 1))
-                    start = -1
-            if start >= 0:
-                ranges.append((s, start, WHOLE))
+            ranges += [(s, first, last) for first, last in found.gaps(WHOLE)]
         return ranges[:RANGES_MAX]
 
     def is_arriving(self) -> bool:
@@ -396,6 +410,11 @@ class Ordering:
         if found is None or not found.flags & Flag.WANTED:
             return False
         return all(self.window.get(later) for later in range(s + 1, self.highest + 1))
+
+    def hole(self) -> tuple[int, int]:
+        """The next turn, if its holder sent some of it, and how many of its packets are missing."""
+        found = self._incoming.get(s := self.window.received + 1)
+        return (0, 0) if found is None or found.is_repair else (s, found.missing)
 
     def has_gap(self, event: object = None) -> bool:
         """A turn that exists is not here."""

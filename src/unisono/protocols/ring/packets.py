@@ -25,14 +25,17 @@ LOST_REASON: Final = (
     "too many members lost their memory at once: what was said may be lost; the group begins anew"
 )
 NUMBER_MAX: Final = 1 << 62
-ROUND_MAX: Final = 1 << 31
+ROUND_MAX: Final = 1 << 62
+ROUNDS_AHEAD_MAX: Final = 1 << 32
+"""A version further ahead of all that was accepted or promised here is nobody's: no group makes so
+many attempts while one of its members is away, and none counts so far by such steps."""
 TURN_PACKETS_MAX: Final = 8192
 """No turn has more."""
 WHOLE: Final = 0xFFFF
 """As the last packet of a range: up to the end of the turn."""
 
 Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
-Round: TypeAlias = Annotated[int, bounded("I", 0, ROUND_MAX)]
+Round: TypeAlias = Annotated[int, bounded("Q", 0, ROUND_MAX)]
 """The number of a version. Hostile beyond these bounds: arithmetic would overflow a field."""
 
 
@@ -202,7 +205,7 @@ class MemberRecord(NamedTuple):
 
 class Abort(NamedTuple):
     header: Given[Header]
-    attempt: U32
+    attempt: Round
 
 
 class CoordRequest(NamedTuple):

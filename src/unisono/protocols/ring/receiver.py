@@ -78,7 +78,11 @@ class Receiver:
     # -- when ------------------------------------------------------------------------------------
 
     def holder_silent(self, event: object) -> bool:
-        return self._detection.detector.is_silent(self._token.holder_key())
+        detector = self._detection.detector
+        return detector.is_silent(self._token.holder_key()) or self._holds_up()
+
+    def _holds_up(self) -> bool:
+        return self._detection.holds_up(self._ordering.hole())
 
     def agrees(self, packet: MemberRecord) -> bool:
         """The invitation is worthy, and there is a reason to stop the ring."""
@@ -113,13 +117,14 @@ class Receiver:
     def take_turn(self, packet: TurnPacket, out: list[Effect]) -> None:
         """Packets of a turn, from its holder, or retransmitted by another member."""
         ring, ordering, header = self._state.ring, self._ordering, packet.header
-        at = header.s % len(ring.seats)
-        holder = ring.keys[at] if packet.again else header.sender
-        if not packet.again and ring.index.get(holder) != at:
+        at, sender = header.s % len(ring.seats), header.sender
+        holder = ring.keys[at] if packet.again else sender
+        seat = ring.index.get(sender)
+        if seat != at and (not packet.again or self._is_stranger(sender)):
             self._builder.drop("turn", count_of(packet))
             return
         if header.s > ordering.highest and not packet.flags & Flag.EARLY:
-            self._repair.note_revealed(header.sender)
+            self._repair.note_revealed(sender)
         ordering.take(packet, holder)
         if ordering.read_upto != ordering.window.received:
             self._reader.advance(out)
@@ -127,6 +132,10 @@ class Receiver:
             self._repair.check_gap(out)
             if self._token.arrives_next():
                 self._agenda.push(Code.E_AWAITED)
+
+    def _is_stranger(self, key: int) -> bool:
+        """Neither on the ring, nor the coordinator of the next."""
+        return key not in self._state.ring.index and key != self._election.promised.leader
 
     def drop_foreign(self, packet: TurnPacket, out: list[Effect]) -> None:
         self._builder.drop("version", count_of(packet))
@@ -146,6 +155,7 @@ class Receiver:
         # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
         detection, holder = self._detection, self._token.holder()
         detection.wait_for(self._token.holder_key())
+        detection.note_hole(self._ordering.hole())
         self._agenda.arm(T_RT, self._parameters.t_rt_us, out)
         if detection.tries > 1:
             detection.probe([holder], out)
@@ -171,6 +181,8 @@ class Receiver:
         """[RNG-11] The member before the silent holder coordinates; this one requests it."""
         ring, holder_key = self._state.ring, self._token.holder_key()
         self._election.suspect_only(holder_key)
+        if self._holds_up():
+            self._election.distrust(holder_key)
         before = ring.seats[(ring.index[holder_key] - 1) % len(ring.seats)].member
         self._agenda.push(Code.E_REFSTART)
         if before == self._state.me:

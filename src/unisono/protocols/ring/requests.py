@@ -110,7 +110,8 @@ class MembershipRequests:
         names = {member.name for member in ring.members}
         self._joiners.clear()
         self._left = {key_of(m): m for n, (m, _) in self._leavers.items() if n not in names}
-        self._leavers = {n: j for n, j in self._leavers.items() if n in names}
+        # One QUIT, one reformation: a member that is on the ring although it left asks again.
+        self._leavers = {n: j for n, j in self._leavers.items() if n == self._state.me.name}
         absent = sorted({seat.member.name for seat in ring.absent})
         self._absent_us = {n: self._absent_us.get(n, self._worked_us) for n in absent}
 

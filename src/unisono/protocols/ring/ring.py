@@ -88,6 +88,12 @@ class Ring:
         """[RNG-2] The position of the holder after turn s: s ⊕ 1."""
         return (s + 1) % len(self.seats)
 
+    def first_turn(self, key: int) -> int:
+        """The first turn of this member."""
+        at = self.index.get(key)
+        start = self.base + 1
+        return NUMBER_MAX if at is None else start + (at - start) % len(self.seats)
+
     def member(self, key: int) -> Member | None:
         at = self.index.get(key)
         return None if at is None else self.seats[at].member

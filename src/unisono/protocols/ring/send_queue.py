@@ -124,13 +124,14 @@ class SendQueue:
         # messages. The paper's turn is one message.
         left_bytes = self.pace.next() * self.piece_bytes - 2
         runs: list[OriginRun] = []
-        own = left_bytes // 2 if self._queue else 0
+        own, left = left_bytes // 2 if self._queue else 0, COUNT_MAX
         while self._delegates and len(runs) < RUNS_MAX - 1:
-            if runs and self._delegates[0].nbytes > left_bytes - own:
+            run = self._delegates[0]
+            left -= run.times
+            if runs and (left < 0 or run.nbytes > left_bytes - own):
                 break
-            run = self._delegates.popleft()
             left_bytes -= run.nbytes
-            runs.append(run)
+            runs.append(self._delegates.popleft())
         mine = self._gather_own(left_bytes)
         if mine is not None:
             runs.append(mine)

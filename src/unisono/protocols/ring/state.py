@@ -8,7 +8,16 @@ from typing import Any, Final
 from unisono.core import Checkpoint, CoreConfig, Effect
 from unisono.errors import BadPacket
 from unisono.model import Member
-from unisono.protocols.ring.packets import NO_VERSION, Packet, Rank, Version, key_of, rank_of
+from unisono.protocols.ring.packets import (
+    NO_VERSION,
+    ROUND_MAX,
+    ROUNDS_AHEAD_MAX,
+    Packet,
+    Rank,
+    Version,
+    key_of,
+    rank_of,
+)
 from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
 
 EARLIER_MAX: Final = 8
@@ -99,10 +108,15 @@ class RingState:
 
     # -- what happens ----------------------------------------------------------------------------
 
-    def note_seen(self, number: int) -> None:
-        """Of a version that exists, or may."""
+    def note_seen(self, number: int) -> bool:
+        """Of a version that exists, or may; False if it is too far ahead to be believed. A process
+        without a past knows nothing to compare it with."""
         if number > self.seen:
+            known = max(self.version, self.record.pledged).number
+            if number > (known + ROUNDS_AHEAD_MAX if known else ROUND_MAX // 2):
+                return False
             self.seen = number
+        return True
 
     def next_number(self) -> int:
         """A version number above all that were seen."""

@@ -17,6 +17,7 @@ from unisono.protocols.ring.packets import (
     StatePiece,
     StateRequest,
     Version,
+    key_of,
 )
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.state import RingState
@@ -91,8 +92,12 @@ class StateTransfer:
             self._builder.to(oldest, Code.STATE_ASK, body, out)
 
     def take(self, packet: StatePiece, out: list[Effect]) -> None:
-        receiver, state = self._receiver, self._state
-        if receiver is None or packet.header.version != state.ring.version:
+        receiver, state, header = self._receiver, self._state, packet.header
+        if receiver is None or header.version != state.ring.version:
+            return
+        oldest = state.ring.oldest
+        if oldest is None or header.sender != key_of(oldest):
+            self._builder.drop("stranger")  # It was not asked.
             return
         receiver.take(packet.total, packet.offset, packet.piece)
         if receiver.is_done():
