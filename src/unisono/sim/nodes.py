@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Congested, CoreConfig, Join, Leave, Received, Request, Restart
-from unisono.model import Address, Member, coalesced
+from unisono.model import Address, Member
 from unisono.requests import command_of
 from unisono.sim.aims import AimedFaults
 from unisono.sim.clocks import NodeClock
@@ -286,14 +286,15 @@ class Node:
 
     # -- packets --------------------------------------------------------------------------------
 
-    def arrive(self, source: Address, packets: list[bytes]) -> None:
+    def arrive(self, received: Received, count: int) -> None:
+        """So many packets."""
         process = self.process
         if process is None:
-            self.world.counts["arrived_nowhere"] += len(packets)
+            self.world.counts["arrived_nowhere"] += count
         elif not self.paused:
-            process.receive(Received(source, coalesced(packets)))
+            process.receive(received)
         elif len(self._inbox) < INBOX_MAX:
-            self.world.counts["inboxed"] += len(packets)
-            self._inbox.append(Received(source, coalesced(packets)))
+            self.world.counts["inboxed"] += count
+            self._inbox.append(received)
         else:
-            self.world.counts["inbox_overflowed"] += len(packets)
+            self.world.counts["inbox_overflowed"] += count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +39,7 @@ def drawn_delay_us(link: LinkPlan, roll: Random) -> int:
 class Pipe:
     """One directed link: its dice, its state and its queue."""
 
-    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd", "uniform")
+    __slots__ = ("_odds", "bad", "dice", "free_us", "last_us", "link", "lossy", "odd", "uniform")
 
     def __init__(self, link: LinkPlan, roll: Random) -> None:
         self.dice = roll
@@ -49,33 +49,36 @@ class Pipe:
         """Behave like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
         self.lossy = bool(link.loss_ppm or link.burst_ppm)
-        self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm or link.hold_ppm)
+        self._odds = link.corrupt_ppm, link.duplicate_ppm, link.hold_ppm, link.reorder_ppm
+        self.odd = any(self._odds)
         self.uniform = link.delay == "uniform" and link.spread_us > 0
         """The most frequent delay, drawn without a call."""
         self.bad = False
         self.last_us = 0
         self.free_us = 0
 
-    def survivors(self, packets: Sequence[bytes], counts: Counter[str]) -> list[bytes]:
-        """Those that neither loss nor a burst of loss takes."""
+    def survivors(self, packets: list[bytes], counts: Counter[str]) -> list[bytes]:
+        """Those that neither loss nor a burst of loss takes; the same list if that is all."""
         link, roll, kept = self.link, self.dice.random, []
+        burst_ppm, loss_ppm = link.burst_ppm, link.loss_ppm
         for packet in packets:
-            if link.burst_ppm:
-                if roll() * _MILLION < (link.burst_end_ppm if self.bad else link.burst_ppm):
+            if burst_ppm:
+                if roll() * _MILLION < (link.burst_end_ppm if self.bad else burst_ppm):
                     self.bad = not self.bad
                 if self.bad and roll() * _MILLION < link.burst_loss_ppm:
                     counts["burst_lost"] += 1
                     continue
-            if link.loss_ppm and roll() * _MILLION < link.loss_ppm:
+            if loss_ppm and roll() * _MILLION < loss_ppm:
                 counts["lost"] += 1
                 continue
             kept.append(packet)
-        return kept
+        return packets if len(kept) == len(packets) else kept
 
     def serialised(
-        self, now_us: int, packets: Sequence[bytes], counts: Counter[str]
+        self, now_us: int, packets: list[bytes], counts: Counter[str]
     ) -> tuple[int, list[bytes]]:
-        """When the last of them has left, and those that fitted into the queue."""
+        """When the last of them has left, and those that fitted into the queue; the same list if
+        that is all."""
         link, kept = self.link, []
         free_us = max(self.free_us, now_us)
         longest_us = link.queue_bytes * _MILLION // link.bytes_per_s
@@ -87,7 +90,7 @@ class Pipe:
             free_us += takes_us
             kept.append(packet)
         self.free_us = free_us
-        return free_us, kept
+        return free_us, packets if len(kept) == len(packets) else kept
 
     def through(
         self,
@@ -129,27 +132,32 @@ class Pipe:
         a: Any,
         b: Any,
     ) -> list[bytes]:
-        """Corrupt, double and hold back single packets; the rest stays a burst."""
-        link, roll, rest = self.link, self.dice, []
+        """Corrupt, double and hold back single packets; the rest stays a burst, the same list if
+        that is all."""
+        link, dice, rest, is_same = self.link, self.dice, [], True
+        roll = dice.random
+        corrupt_ppm, duplicate_ppm, hold_ppm, reorder_ppm = self._odds
         for packet in packets:
-            if link.corrupt_ppm and roll.random() * _MILLION < link.corrupt_ppm:
+            if corrupt_ppm and roll() * _MILLION < corrupt_ppm:
                 counts["corrupted"] += 1
-                packet = corrupted(packet, roll)
-            if link.duplicate_ppm and roll.random() * _MILLION < link.duplicate_ppm:
+                packet, is_same = corrupted(packet, dice), False
+            if duplicate_ppm and roll() * _MILLION < duplicate_ppm:
                 counts["duplicated"] += 1
-                later_us = at_us + drawn_delay_us(link, roll)
+                later_us = at_us + drawn_delay_us(link, dice)
                 land(later_us, a, b, [packet])
-            if link.hold_ppm and roll.random() * _MILLION < link.hold_ppm:
+            if hold_ppm and roll() * _MILLION < hold_ppm:
                 counts["held_back_long"] += 1
-                held_us = link.hold_us // 10 + int(roll.random() * (link.hold_us * 9 // 10))
+                held_us = link.hold_us // 10 + int(roll() * (link.hold_us * 9 // 10))
                 land(at_us + held_us, a, b, [packet])
-            elif link.reorder_ppm and roll.random() * _MILLION < link.reorder_ppm:
+                is_same = False
+            elif reorder_ppm and roll() * _MILLION < reorder_ppm:
                 counts["reordered"] += 1
-                held_us = 1 + int(roll.random() * link.reorder_us)
+                held_us = 1 + int(roll() * link.reorder_us)
                 land(at_us + held_us, a, b, [packet])
+                is_same = False
             else:
                 rest.append(packet)
-        return rest
+        return packets if is_same else rest
 
 
 def corrupted(packet: bytes, roll: Random) -> bytes:

@@ -271,9 +271,9 @@ class SimProcess:
         packets = world.datagrams_of(
             effect.packets if self.seal is None else sealed(effect.packets, self.seal)
         )
-        longest = max(map(len, packets), default=0)
-        if longest > world.weather.packet_bytes_max:
-            world.broken("packet_size", f"a packet of {longest} bytes", self)
+        for packet in packets:
+            if len(packet) > world.weather.packet_bytes_max:
+                world.broken("packet_size", f"a packet of {len(packet)} bytes", self)
         self._cast(effect.to, packets)
 
     def _cast(self, to: Target, packets: list[bytes]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from unisono.core import Core, CoreConfig, Event, Fail
-from unisono.model import Member, Message, Packets, ServiceLevel, View
+from unisono.core import Core, CoreConfig, Event, Fail, Received
+from unisono.model import Member, Message, Packets, ServiceLevel, View, coalesced
 from unisono.sealing.keys import KEY_BYTES, Keyring
 from unisono.sealing.records import OVERHEAD_BYTES
 from unisono.sealing.seal import Seal
@@ -126,6 +126,10 @@ class World:
         self.all_nodes = [*self.nodes, *self._namesakes()]
         """The nodes, and the namesakes of some."""
         self.index_of = {node.address: node.index for node in self.all_nodes}
+        self._arrivals = [node.arrive for node in self.all_nodes]
+        self._carried: list[bytes] = []
+        """The packets that arrived last, and their event."""
+        self._event = Received(self.nodes[0].address, self._carried)
         self.recovery = Recovery(self)
         everyone = range(len(self.all_nodes))
         self.reach = [
@@ -228,18 +232,20 @@ class World:
         known, made = self._datagrams, []
         for packet in packets:
             data = packet if type(packet) is bytes else bytes(packet)
-            datagram = known.get(data)
-            if datagram is None:
+            if data not in known:
                 if len(known) >= DATAGRAMS_MAX:
                     known.clear()
-                datagram = known[data] = self.datagram(data)
-            made.append(datagram)
+                known[data] = self.datagram(data)
+            made.append(known[data])
         return made
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
         self._posted += 1
-        nodes = self.all_nodes
-        entry = (at_us, self._posted, nodes[target].arrive, nodes[source].address, packets)
+        if packets is not self._carried:
+            # Most receivers get the same packets: they get the same event.
+            self._carried = packets
+            self._event = Received(self.all_nodes[source].address, coalesced(packets))
+        entry = (at_us, self._posted, self._arrivals[target], self._event, len(packets))
         heappush(self._queue, entry)
 
     # -- cores ----------------------------------------------------------------------------------
