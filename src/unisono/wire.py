@@ -10,6 +10,7 @@ any of them changes what follows, and nothing behind it can change it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import repeat
 from struct import Struct, error
@@ -60,23 +61,23 @@ class Envelope(NamedTuple):
 class Datagram(bytes):
     """A packet with several receivers in one process, decoded once for all."""
 
-    envelope: Envelope | None = None
-    """Set once a receiver has found it to be sound."""
+    envelope: Envelope
+    group: int | None = None
+    """The group of the receiver that has found it to be sound."""
+    counter: str
+    """What that receiver counts it by."""
     packet: Any = None
     """Set once a receiver has decoded it."""
+
+    def note_opened(self, envelope: Envelope, group: int, counter: str) -> None:
+        self.envelope, self.group, self.counter = envelope, group, counter
 
 
 def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None:
     """The envelope of a packet whose front is known; None if its checksum is wrong."""
-    shared = packet if type(packet) is Datagram else None
-    if shared is not None and shared.envelope is not None:
-        return shared.envelope
     if not (sound or are_sound(packet)):
         return None
-    found = Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
-    if shared is not None:
-        shared.envelope = found
-    return found
+    return Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
 
 
 def read_once(read: Callable[..., T], *envelope: Any) -> T:
@@ -97,8 +98,15 @@ def tag_of(text: str) -> int:
 
 def seal(protocol: int, kind: int, group: int, life: int, body: Buffer) -> bytes:
     """One datagram: front, body, checksum."""
+    front, begun = _front(protocol, kind, group, life)
+    return b"".join((front, body, _SUM.pack(crc32(body, begun))))
+
+
+@lru_cache(maxsize=64)
+def _front(protocol: int, kind: int, group: int, life: int) -> tuple[bytes, int]:
+    """A front, and the checksum of what follows it begins with this."""
     front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life)
-    return b"".join((front, body, _SUM.pack(crc32(body, crc32(front, SOUND)))))
+    return front, crc32(front, SOUND)
 
 
 def seal_note(body: Buffer) -> bytes:

@@ -13,6 +13,7 @@ from unisono.wire import (
     ENVELOPE_BYTES,
     FRONT_BYTES,
     NO_LIFE,
+    Datagram,
     Envelope,
     are_sound,
     heads_match,
@@ -67,6 +68,7 @@ class PacketCodec:
         "_fronts",
         "_kinds",
         "_protocol",
+        "_sent",
         "counts",
         "group",
         "life",
@@ -88,6 +90,7 @@ class PacketCodec:
         self._fronts: dict[bytes, tuple[int, int, str]] = {}
         """Those of packets that were let in: kind, life, and the name they are counted by."""
         self.counts: dict[str, int] = {}
+        self._sent = {kind: f"out.{name}" for kind, name in kinds.items()}
         self.life = NO_LIFE
         """The identifier of this incarnation of the group, once known."""
 
@@ -144,6 +147,9 @@ class PacketCodec:
 
     def _opened(self, packet: Buffer, alike: int = 0) -> Envelope | None:
         """The envelope of a packet, or of `alike` sound ones with the same head."""
+        if type(packet) is Datagram and packet.group == self.group:
+            self.count(packet.counter)
+            return packet.envelope
         count = alike or 1
         front = bytes(packet[:FRONT_BYTES])
         if (known := self._fronts.get(front)) and len(packet) >= ENVELOPE_BYTES:
@@ -151,6 +157,8 @@ class PacketCodec:
             known_again = opened(packet, kind, life, alike > 0)
             if known_again is not None:
                 self.counts[name] += count
+                if type(packet) is Datagram:
+                    packet.note_opened(known_again, self.group, name)
                 return known_again
         try:
             envelope = unseal(packet, self._protocol, self.group, sound=alike > 0)
@@ -166,6 +174,8 @@ class PacketCodec:
         if len(self._fronts) >= FRONTS_MAX:
             self._fronts.clear()
         self._fronts[front] = (envelope.kind, envelope.life, name)
+        if type(packet) is Datagram:
+            packet.note_opened(envelope, self.group, name)
         return envelope
 
     def _turn_away(self, packet: Buffer, reason: str, count: int) -> None:
@@ -179,9 +189,9 @@ class PacketCodec:
             self.odd = self.unlike = True
 
     def sent(self, kind: int, count: int) -> None:
-        self.count(f"out.{self._kinds[kind]}", count)
+        self.count(self._sent[kind], count)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
-        self.count(f"out.{self._kinds[kind]}")
+        self.count(self._sent[kind])
         its_life = self.life if life is None else life
         return seal(self._protocol, kind, self.group, its_life, body)

@@ -77,8 +77,6 @@ from unisono.requests import GoOn
 
 STEPS_MAX: Final = 10_000
 """Internal events after one event of the world: more is a machine that never settles."""
-_USUAL: Final = frozenset((TurnPacket, Control))
-"""Nearly all packets: neither refused by what they hold nor taken outside the machines."""
 _AT_REST: Final = CoordinatorState.INIT
 _STOPPED: Final = ReceiveState.INIT
 
@@ -285,12 +283,12 @@ class Site:
     def _receive(self, event: Received, out: list[Effect]) -> bool:
         """A burst; whether anything but packets from the middle of a turn happened."""
         state, ordering, agenda = self.state, self.ordering, self.agenda
-        due_us = min(agenda.deadlines.values(), default=agenda.now_us + 1)
-        news = due_us <= agenda.now_us and self._expire_overdue(out)
+        news = agenda.due_us <= agenda.now_us and self._expire_overdue(out)
         for opened in self.codec.admit_batch(event.packets, ALIKE_BYTES):
             for packet in read_packets(opened, self.codec.drop):
                 if (
                     type(packet) is TurnPacket
+                    and packet.of > 1
                     and state.in_force
                     and not self.detection.is_waiting
                     and ordering.extends_turn(packet)
@@ -298,7 +296,7 @@ class Site:
                     continue
                 news = True
                 self._take(packet, out)
-                if self.agenda.pending:
+                if agenda.pending:
                     self._settle(out)
         if self.codec.odd:
             news = True
@@ -306,6 +304,8 @@ class Site:
         return news
 
     def _take(self, packet: Packet, out: list[Effect]) -> None:
+        """A turn or a control packet is neither refused by what it holds nor taken outside the
+        machines; nearly all packets are one of them."""
         state, header = self.state, packet.header
         if self.lifecycle.released:
             return
@@ -315,7 +315,8 @@ class Site:
         if header.version.number > state.seen and not state.note_seen(header.version.number):
             self.codec.drop("version", count_of(packet))
             return
-        is_usual = type(packet) in _USUAL
+        kind = type(packet)
+        is_usual = kind is TurnPacket or kind is Control
         if not is_usual and not self._is_acceptable(packet):
             return
         if state.in_force:
@@ -382,7 +383,7 @@ class Site:
     # -- the end of a step -----------------------------------------------------------------------
 
     def _conclude(self, out: list[Effect]) -> None:
-        if self.state.in_force:
+        if self.state.in_force and self.ordering.is_unsettled:
             self.ordering.settle()
         self.send_queue.settle(self.ordering.safe)
         self.delivery.deliver(out)

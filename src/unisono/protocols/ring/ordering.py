@@ -108,7 +108,7 @@ class Ordering:
         self._arriving: Header | None = None
         """Of the packets last taken, if more of their turn are to follow. The packets of a turn
         that were read together share it."""
-        self._unsettled = True
+        self.is_unsettled = True
         """K, S or k changed since `settle`."""
 
     @property
@@ -135,7 +135,7 @@ class Ordering:
         self.locals = {key_of(seat.member): seat.local for seat in (*ring.absent, *ring.seats)}
         self.read_upto = self.window.received
         self._forget()
-        self._unsettled = True
+        self.is_unsettled = True
 
     def start_anew(self) -> None:
         """A new group begins with an empty history."""
@@ -222,7 +222,7 @@ class Ordering:
     def _put(self, s: int, turn: Turn) -> None:
         self.window.put(s, turn)
         self._history_bytes += len(turn.content)
-        self._unsettled = True
+        self.is_unsettled = True
 
     def put_own(self, turn: Turn) -> None:
         """Our own turn, which is in order unless it is early."""
@@ -334,10 +334,10 @@ class Ordering:
             return
         if s > self.K[at]:
             self.K[at] = s
-            self._unsettled = True
+            self.is_unsettled = True
         if k > self.safe:
             self.safe = k
-            self._unsettled = True
+            self.is_unsettled = True
         if s > self.highest:
             self.highest = s
         if s > self.reached:
@@ -360,13 +360,13 @@ class Ordering:
     def note_safe(self, s: int) -> None:
         """All have the turns up to s."""
         self.safe = max(self.safe, s)
-        self._unsettled = True
+        self.is_unsettled = True
 
     def settle(self) -> None:
         """[RNG-7, RNG-8] k by the turns and acks of the others, or as reported by a holder."""
-        if not self._unsettled:
+        if not self.is_unsettled:
             return
-        self._unsettled = False
+        self.is_unsettled = False
         at = self.ring.index.get(self.key)
         if at is not None:
             self.K[at] = self.window.received
@@ -378,7 +378,7 @@ class Ordering:
         """[RNG-9] About a ring's worth of turns is kept."""
         window = self.window
         limit = min(self.safe, window.received)
-        upto = limit - HISTORY_ROUNDS * (len(self.ring.seats) or 1)
+        upto = limit - HISTORY_ROUNDS * (len(self.K) or 1)
         for turn in window.forget(upto) if upto > window.floor else ():
             self._history_bytes -= len(turn.content)
         while window.floor < limit and self._history_bytes > HISTORY_BYTES:

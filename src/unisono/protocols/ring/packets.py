@@ -321,23 +321,24 @@ _CODES: Final = {kind: code for code, kind in BY_CODE.items()}
 
 
 def code_of(packet: Packet) -> Code:
-    if type(packet) is TurnPacket:
-        return RESEND_DATA if packet.again else TOKEN_BC
-    if isinstance(packet, (Control, MemberRecord, Rejection)):
-        return packet.code
-    return _CODES[type(packet)]
+    kind = type(packet)
+    if kind is TurnPacket:
+        return RESEND_DATA if packet.again else TOKEN_BC  # type: ignore[union-attr]
+    code = _CODES.get(kind)
+    return code if code is not None else packet.code  # type: ignore[union-attr]
 
 
 def read_packets(
     opened: Envelope | PacketTrain, drop: Callable[[str, int], None]
 ) -> Sequence[Packet]:
     """The packets of an envelope or a train; consecutive ones of a turn are one."""
-    if isinstance(opened, Envelope):
+    if type(opened) is Envelope:
         try:
             return (read_once(read, *opened),)
         except BadPacket as bad:
             drop(bad.reason, 1)
             return ()
+    assert type(opened) is PacketTrain
     if opened.first.kind in (TOKEN_BC, RESEND_DATA):
         return _turn_packets(opened, drop)
     return [packet for each in opened.envelopes() for packet in read_packets(each, drop)]
