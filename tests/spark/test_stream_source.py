@@ -25,19 +25,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from tests import waiting
 from tests.feed.stage import Served, filled, message, messages, put, view
 from unisono.errors import Misuse
-from unisono.feed import rows
+from unisono.feed.client import FeedClient
 from unisono.feed.epochs import Counting, stretches_of
 from unisono.feed.keeper import Keeper
 from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.feed import DataLoss, FeedSource, OffsetRange
 from unisono.spark.source.offsets import resumed
-from unisono.spark.source.options import feed_options
+from unisono.spark.source.options import COLUMNS, feed_options
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
-SPELLED = from_arrow_schema(rows.SCHEMA)
+SPELLED = from_arrow_schema(COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +217,7 @@ def test_a_batch_reads_only_what_the_query_asks_for(session: Any, tmp_path: Path
 def test_filters_narrow_the_range_and_choose_the_rows(tmp_path: Path) -> None:
     filled(tmp_path, 1000, batch=100)
     options = CaseInsensitiveDict({"path": str(tmp_path), "includeViews": "true"})
-    one = FeedReader(options, from_arrow_schema(rows.SCHEMA))
+    one = FeedReader(options, SPELLED)
     odd = GreaterThan(("members", "x"), 3)
     ours = [
         GreaterThan(("place",), 90),
@@ -251,6 +252,15 @@ def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
         ({"feed": "h:1", "includeViews": "1"}, "true or false"),
         ({"feed": "h:1", "feedTimeout": "soon"}, "feedTimeout='soon'"),
         ({"feed": "h:1", "endingOffsets": "9"}, "for batch reads"),
+        ({"feed": "h:1", "endingTimestamp": "9"}, "for batch reads"),
+        ({"feed": "h:1", "startingTimestamp": "noon"}, "or ISO 8601 with an offset"),
+        ({"feed": "h:1", "startingTimestamp": "2026-05-01T12:00:00"}, "with an offset"),
+        ({"feed": "h:1", "startingTimestamp": "9", "startingOffsets": "9"}, "keep one"),
+        ({"feed": "h:1", "maxTriggerDelay": "long"}, "maxTriggerDelay='long'"),
+        (
+            {"feed": "h:1", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger=9 is above",
+        ),
         ({"feed": "h:1", "columns": "place,sander"}, "name some of place, kind"),
         ({"feed": "h:1", "columns": "place,place"}, "each once"),
         ({}, "no source: give"),
@@ -302,6 +312,58 @@ def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
         assert lax.latestOffset(at(50), lax.getDefaultReadLimit()) == at(50)
         for each in (one, free, lax):
             each.stop()
+
+
+def test_a_query_begins_and_ends_at_a_moment(tmp_path: Path) -> None:
+    """The moments are those of the feed's clock: message n was logged at n milliseconds."""
+    with served(tmp_path) as door:
+        for seq in range(1, 21):
+            put(door.log, door.keeper.deliver([message(seq)], 1000 * seq))
+        for where in ({"feed": door.at}, {"path": str(tmp_path)}):
+            source = FeedSource(
+                feed_options({**where, "startingTimestamp": "5", "endingTimestamp": "8"}, False)
+            )
+            assert (source.start(), source.end()) == (4, 7)
+            source.close()
+        instant = "1970-01-01T01:00:00.012+01:00"
+        assert reader(door.at, startingTimestamp=instant).initialOffset() == at(11)
+        later = reader(door.at, startingTimestamp="99")
+        assert later.initialOffset() == at(20), "nothing is that late: the latest"
+
+
+def test_a_trigger_waits_for_enough_or_for_long_enough(tmp_path: Path) -> None:
+    with served(tmp_path) as door:
+        door.say(messages(1, 10))
+        one = reader(door.at, minOffsetsPerTrigger="5", maxTriggerDelay="60s")
+        every = one.getDefaultReadLimit()
+        assert one.latestOffset(at(8), every) == at(10), "the first batch does not wait"
+        door.say(messages(11, 12))
+        assert one.latestOffset(at(10), every) == at(10)
+        door.say(messages(13, 15))
+        assert one.latestOffset(at(10), every) == at(15)
+        soon = reader(door.at, minOffsetsPerTrigger="5", maxTriggerDelay="1ms")
+        assert soon.latestOffset(at(0), every) == at(15)
+        door.say(messages(16, 16))
+        waiting.until(lambda: soon.latestOffset(at(15), every) == at(16))
+        one.prepareForTriggerAvailableNow()
+        assert one.latestOffset(at(15), every) == at(16), "what is left is not waited for"
+
+
+def test_a_feed_sends_the_columns_that_are_read(tmp_path: Path) -> None:
+    filled(tmp_path, 100, octets=1000)
+    with served(tmp_path) as door:
+        source = FeedSource(feed_options({"feed": door.at, "columns": "timestamp,place"}, False))
+        (found,) = source.rows(OffsetRange(5, 15, Counting()))
+        assert found.column_names == ["timestamp", "place"]
+        assert found.column("place").to_pylist() == [*range(6, 16)]
+        assert {str(each) for each in found.column("timestamp").to_pylist()} == {
+            "1970-01-01 00:00:00.000001+00:00"
+        }
+        client = FeedClient(door.at)
+        some = [row for b in client.read(5, 15, ["sender"]) for row in b.to_pylist()]
+        client.close()
+    assert {row["payload"] for row in some} == {None}
+    assert {row["sender"] for row in some} == {"a"}
 
 
 def test_the_earliest_is_what_there_was_a_feed_for(tmp_path: Path) -> None:

@@ -89,9 +89,20 @@ class FeedClient:
     def status(self) -> dict[str, Any]:
         return self._patiently(lambda: self._requested({"do": "status"}))
 
-    def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-        """The rows with `after` < offset <= `upto`, in order, batched as in the log. Waits for a
-        feed that is behind; if one fails, resumes there or at the next."""
+    def offset_at(self, t_us: int) -> int:
+        """The first offset that the feed logged at this Unix time or later; or the one after the
+        last."""
+        return self._patiently(
+            lambda: _number(self._requested({"do": "offset", "t_us": t_us}), "place")
+        )
+
+    def read(
+        self, after: int, upto: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with `after` < offset <= `upto`, in order, batched as in the log; with
+        `columns`, nulls in all others. Waits for a feed that is behind; if one fails, resumes there
+        or at the next."""
+        wanted = {} if columns is None else {"columns": list(columns)}
         at = after
         deadline = self._deadline()
         pause_s = PAUSE_S
@@ -100,7 +111,9 @@ class FeedClient:
                 if upto > self._counting.end:
                     self._bounds_once()  # To compare it with the next feed if this one fails.
                 self._send(
-                    protocol.json_frame(FeedFrameKind.REQUEST, do="read", after=at, upto=upto)
+                    protocol.json_frame(
+                        FeedFrameKind.REQUEST, do="read", after=at, upto=upto, **wanted
+                    )
                 )
                 while (batch := self._next_rows()) is not None:
                     if batch.num_rows:

@@ -25,6 +25,7 @@ ROWS_BYTES: Final = 1 << 20
 """Bytes of rows in one request; a larger row goes alone."""
 ROWS_BYTES_MAX: Final = 128 << 20
 ROWS_COUNT_MAX: Final = 65_536
+COLUMNS_COUNT_MAX: Final = 64
 INTAKE: Final = pa.schema([("payload", pa.binary())])
 
 
@@ -105,6 +106,16 @@ def number(request: dict[str, Any], key: str, most: int = (1 << 62) - 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise Misuse(f"{key}={value!r}: write a whole number from 0 to {most}")
     return value
+
+
+def columns(request: dict[str, Any]) -> list[str] | None:
+    """The columns that a reader wants; the others it gets as nulls. None for all."""
+    names = request.get("columns")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) > COLUMNS_COUNT_MAX:
+        raise Misuse(f"columns: give a list of at most {COLUMNS_COUNT_MAX} names")
+    return [name for name in names if isinstance(name, str)]
 
 
 def addresses(text: str) -> list[tuple[str, int]]:

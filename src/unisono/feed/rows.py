@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from unisono.feed.untrusted_arrow import BadRows, read_batch
+from unisono.log import LogReader
 from unisono.log.record import LogBatch
 from unisono.model import Address, Member, Message, Service, View, level_named, level_text
 
@@ -147,6 +148,29 @@ def in_range(batches: Iterable[LogBatch], after: int, upto: int) -> Iterator[pa.
         inside = batch.first > after and batch.last <= upto
         yield found if inside else cut(found, after, upto)
         after = max(after, batch.last)
+
+
+def offset_at(log: LogReader, t_us: int) -> int:
+    """The first offset that was logged at this time (Unix time) or later, before the first hole; or
+    the one after the last."""
+    end = log.bounds().end
+    first = log.first_at(t_us)
+    if first is not None and first <= end:
+        for found in in_range(log.read(first, end), first - 1, end):
+            at = pc.index(pc.greater_equal(found.column("t_us"), t_us), True).as_py()
+            if at >= 0:
+                return int(found.column(0)[at].as_py())
+    return end + 1
+
+
+def without(found: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
+    """The rows with nulls in all but these columns, `place` and `kind`."""
+    keep = {"place", "kind", *columns}
+    values = [
+        column if field.name in keep else pa.nulls(found.num_rows, field.type)
+        for field, column in zip(SCHEMA, found.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(values, schema=SCHEMA)
 
 
 def merged(blobs: Iterable[bytes]) -> bytes:

@@ -184,11 +184,19 @@ class _Connection:
         elif what == "status":
             await self._reply(protocol.json_frame(FeedFrameKind.ANSWER, **self._server._status()))
         elif what == "read":
-            await self._range(protocol.number(request, "after"), protocol.number(request, "upto"))
+            await self._range(
+                protocol.number(request, "after"),
+                protocol.number(request, "upto"),
+                protocol.columns(request),
+            )
+        elif what == "offset":
+            at_us = protocol.number(request, "t_us")
+            offset = await self._in_log(rows.offset_at, at_us)
+            await self._reply(protocol.json_frame(FeedFrameKind.ANSWER, place=offset))
         elif what == "rows":
             await self._rows(request)
         else:
-            raise Misuse(f"unknown request {what!r}: use bounds, read, rows or status")
+            raise Misuse(f"unknown request {what!r}: use bounds, offset, read, rows or status")
 
     def _bounds_reply(self) -> dict[str, Any]:
         first, end, last = self._server._bounds()
@@ -198,17 +206,21 @@ class _Connection:
 
     # -- ranges -----------------------------------------------------------------------------------
 
-    async def _range(self, after: int, upto: int) -> None:
+    async def _in_log(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the function, in a thread, with this connection's reader of the log."""
+        if self._log is None:
+            self._log = await self._server._in_thread(LogReader, self._server._directory)
+        return await self._server._in_thread(function, self._log, *arguments)
+
+    async def _range(self, after: int, upto: int, columns: list[str] | None) -> None:
         end = self._server._bounds().end
         if upto > end:
             text = f"the feed has reached offset {end}, not {upto} yet"
             await self._reply(protocol.refusal(Refusal.AHEAD, text, end=end))
             return
-        if self._log is None:
-            self._log = await self._server._in_thread(LogReader, self._server._directory)
         at = after + 1
         while at <= upto:
-            frames, at = await self._server._in_thread(page, self._log, at, upto)
+            frames, at = await self._in_log(page, at, upto, columns)
             await self._reply(*frames)
             self._server.counts["batches_sent"] += len(frames) // 2
         await self._reply(protocol.json_frame(FeedFrameKind.END, upto=upto))
@@ -240,13 +252,16 @@ class _Connection:
             )
 
 
-def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
-    """The next part of the range as frames, and the offset after it."""
+def page(
+    log: LogReader, at: int, upto: int, columns: list[str] | None = None
+) -> tuple[list[bytes], int]:
+    """The next part of the range as frames, with these columns, and the offset after it."""
     frames: list[bytes] = []
     for batch in log.page(at, upto):
         blob = batch.blob
-        if batch.first < at or batch.last > upto:
-            blob = rows.encoded(rows.cut(rows.decoded(blob), at - 1, upto))
+        if batch.first < at or batch.last > upto or columns is not None:
+            some = rows.cut(rows.decoded(blob), at - 1, upto)
+            blob = rows.encoded(some if columns is None else rows.without(some, columns))
         frames += (protocol.front(FeedFrameKind.ROWS, len(blob)), blob)
         at = batch.last + 1
     if not frames:

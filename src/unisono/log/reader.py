@@ -20,6 +20,7 @@ SELECT first, last, rows, t_us, crc, blob FROM batch
 WHERE first >= coalesce((SELECT max(first) FROM batch WHERE first <= ?1), ?1) AND first <= ?2
 ORDER BY first LIMIT ?3
 """
+_AT_TIME = "SELECT first FROM batch INDEXED BY span WHERE t_us >= ? ORDER BY first LIMIT 1"
 
 
 class LogReader:
@@ -73,6 +74,12 @@ class LogReader:
                 return
             yield from page
             first = page[-1].last + 1
+
+    def first_at(self, t_us: int) -> int | None:
+        """The first offset of the first batch that was appended at this time or later."""
+        with self._at_one_time():
+            found = self._connection.execute(_AT_TIME, (t_us,)).fetchone()
+        return int(found[0]) if found else None
 
     def _bounds(self) -> LogBounds:
         known = dict(self._connection.execute(_META).fetchall())

@@ -18,8 +18,8 @@ from unisono.feed import rows
 from unisono.feed.client import FeedClient
 from unisono.feed.epochs import Counting, meta_of
 from unisono.log import BadLog, LogBatch, LogReader, Trimmed
-from unisono.spark.source.filters import mask_of_all
-from unisono.spark.source.options import EARLIEST, LATEST, FeedOptions
+from unisono.spark.source.filters import column_of, mask_of_all
+from unisono.spark.source.options import COLUMNS, EARLIEST, LATEST, TIMESTAMP, FeedOptions, Moment
 
 KEY: Final = "feed"
 """The key of the feed's metadata in its log."""
@@ -29,7 +29,7 @@ PARTITIONS_MAX: Final = 64
 
 
 def feed_schema(options: FeedOptions) -> StructType:
-    return from_arrow_schema(pa.schema([rows.SCHEMA.field(name) for name in options.columns]))
+    return from_arrow_schema(pa.schema([COLUMNS.field(name) for name in options.columns]))
 
 
 def check_schema(schema: StructType, options: FeedOptions) -> None:
@@ -137,9 +137,18 @@ class FeedSource:
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
         if self._options.feed:
-            yield from self._feed().read(after, upto)
+            yield from self._feed().read(after, upto, self._needed())
             return
         yield from rows.in_range(self._without_holes(after, upto), after, upto)
+
+    def _needed(self) -> list[str] | None:
+        """The columns that the feed sends; None for all. Rows without payloads are worth the work
+        of leaving columns out."""
+        names = {*self._options.columns, *map(column_of, self._filters)}
+        if "payload" in names:
+            return None
+        # Gap rows report in these what is lost.
+        return sorted({*names, "number", "detail", "t_us"} - {TIMESTAMP.name})
 
     def _without_holes(self, after: int, upto: int) -> Iterator[LogBatch]:
         for batch in self._directory().read(after + 1, upto):
@@ -155,11 +164,18 @@ class FeedSource:
     def start(self) -> int:
         """The offset before the first to be read."""
         starting, known = self._options.starting, self.bounds()
+        if isinstance(starting, Moment):
+            return min(self._offset_at(starting), known.end + 1) - 1
         if isinstance(starting, int):
             if starting > known.end + 1:
                 raise Misuse(f"startingOffsets={starting}: the feed ends at offset {known.end}")
             return starting - 1
         return self.earliest(known.first - 1, known) if starting == EARLIEST else known.end
+
+    def _offset_at(self, moment: Moment) -> int:
+        if self._options.feed:
+            return self._feed().offset_at(moment.t_us)
+        return rows.offset_at(self._directory(), moment.t_us)
 
     def earliest(self, after: int, known: FeedBounds) -> int:
         """A read from the earliest offset skips what was lost before there was a feed, unless gap
@@ -170,6 +186,8 @@ class FeedSource:
     def end(self) -> int:
         """The last offset that a batch reads."""
         ending, known = self._options.ending, self.bounds()
+        if isinstance(ending, Moment):
+            return min(self._offset_at(ending) - 1, known.end)
         if ending == LATEST:
             return known.end
         assert isinstance(ending, int)
@@ -244,4 +262,7 @@ class FeedSource:
                 batch = batch.filter(pc.not_equal(batch.column(1), rows.VIEW))
         if self._filters:
             batch = batch.filter(mask_of_all(self._filters, batch))
+        if TIMESTAMP.name in self._options.columns:
+            moments = batch.column("t_us").cast(TIMESTAMP.type)
+            batch = batch.append_column(TIMESTAMP, moments)
         return batch.select(list(self._options.columns))

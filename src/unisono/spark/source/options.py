@@ -6,8 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from unisono.errors import Misuse
 from unisono.feed.client import PATIENCE_S
@@ -16,13 +19,30 @@ from unisono.feed.rows import SCHEMA
 from unisono.log.files import FILE
 
 OPTIONS: Final = tuple(
-    """feed path startingOffsets endingOffsets maxOffsetsPerTrigger failOnDataLoss
+    """feed path startingOffsets endingOffsets startingTimestamp endingTimestamp
+    minOffsetsPerTrigger maxOffsetsPerTrigger maxTriggerDelay failOnDataLoss
     minPartitions includeViews feedTimeout columns""".split()
 )
+ONLY_BATCH: Final = ("endingOffsets", "endingTimestamp")
+ONLY_STREAM: Final = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
 EARLIEST, LATEST = "earliest", "latest"
+TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
+COLUMNS: Final = SCHEMA.append(TIMESTAMP)
+"""Those of a feed, and the time of `t_us`."""
+TRIGGER_DELAY_S: Final = 900.0
 PARTITIONS_MAX: Final = 10_000
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+class Moment(NamedTuple):
+    """A position by time: the first offset that was logged at it or later."""
+
+    t_us: int
+
+
+Position: TypeAlias = int | str | Moment
+"""An offset, `earliest` or `latest`, or a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +50,13 @@ class FeedOptions:
     feed: str
     """The addresses of feeds; or empty, and `directory` is a log."""
     directory: str
-    starting: int | str
-    """An offset, `earliest` or `latest`."""
-    ending: int | str
+    starting: Position
+    ending: Position
+    min_offsets: int
     max_offsets: int | None
     """Per trigger."""
+    delay_s: float
+    """The longest time to wait for `min_offsets`."""
     fail_on_loss: bool
     """Whether data loss is an error; else a gap row reports it."""
     min_partitions: int
@@ -62,29 +84,36 @@ def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> F
         raise Misuse('no source: give .option("feed", "HOST:PORT") or .load("LOG DIRECTORY")')
     if feed:
         addresses(feed)
-    if streaming is True and "endingOffsets" in options:
-        raise Misuse("endingOffsets is for batch reads: a stream has no end")
-    if streaming is False and "maxOffsetsPerTrigger" in options:
-        raise Misuse("maxOffsetsPerTrigger is for streams: bound a batch by endingOffsets")
-    starting = _offset(options, "startingOffsets", LATEST if streaming else EARLIEST)
-    ending = _offset(options, "endingOffsets", LATEST)
+    for name in ONLY_BATCH:
+        if streaming is True and name in options:
+            raise Misuse(f"{name} is for batch reads: a stream has no end")
+    for name in ONLY_STREAM:
+        if streaming is False and name in options:
+            raise Misuse(f"{name} is for streams: bound a batch by endingOffsets")
+    starting = _position(options, "starting", LATEST if streaming else EARLIEST)
+    ending = _position(options, "ending", LATEST)
     if ending == EARLIEST:
         raise Misuse("endingOffsets=earliest would read nothing: give latest or an offset")
     if streaming is False and starting == LATEST:
         raise Misuse("startingOffsets=latest would read nothing: give earliest or an offset")
     most = options.get("maxOffsetsPerTrigger")
+    least = _integer("minOffsetsPerTrigger", options.get("minOffsetsPerTrigger", "1"), 1 << 62)
+    if most is not None and least > _integer("maxOffsetsPerTrigger", most, 1 << 62):
+        raise Misuse(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
     names = options.get("columns")
     return FeedOptions(
         feed,
         directory_of(path, "log") if path else "",
         starting,
         ending,
+        least,
         None if most is None else _integer("maxOffsetsPerTrigger", most, 1 << 62),
+        _duration(options, "maxTriggerDelay", TRIGGER_DELAY_S),
         _boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
         _integer("minPartitions", options.get("minPartitions", "1"), PARTITIONS_MAX),
         _boolean("includeViews", options.get("includeViews", "false")),
         timeout_s(options),
-        tuple(SCHEMA.names) if names is None else columns_of(names, SCHEMA.names),
+        tuple(COLUMNS.names) if names is None else columns_of(names, COLUMNS.names),
     )
 
 
@@ -119,6 +148,27 @@ def _offset(options: Mapping[str, str], name: str, default: str) -> int | str:
     return int(text)
 
 
+def _position(options: Mapping[str, str], which: str, default: str) -> Position:
+    moment = options.get(f"{which}Timestamp")
+    if moment is None:
+        return _offset(options, f"{which}Offsets", default)
+    if f"{which}Offsets" in options:
+        raise Misuse(f"both {which}Offsets and {which}Timestamp are given: keep one")
+    text = moment.strip()
+    try:
+        if text.isdigit():
+            return Moment(1000 * _integer(f"{which}Timestamp", text, 1 << 52))
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = datetime.min
+    if found.tzinfo is None:
+        raise Misuse(
+            f"{which}Timestamp={moment!r}: give milliseconds of Unix time, or ISO 8601 with an"
+            " offset, as 2026-05-01T12:00:00+00:00"
+        )
+    return Moment(round(found.timestamp() * 1e6))
+
+
 def _integer(name: str, text: str, most: int) -> int:
     if not text.strip().isdigit() or not 1 <= int(text) <= most:
         raise Misuse(f"{name}={text!r}: give an integer from 1 to {most}")
@@ -132,11 +182,15 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def timeout_s(options: Mapping[str, str]) -> float:
-    text = options.get("feedTimeout")
+    return _duration(options, "feedTimeout", PATIENCE_S)
+
+
+def _duration(options: Mapping[str, str], name: str, default_s: float) -> float:
+    text = options.get(name)
     if text is None:
-        return PATIENCE_S
+        return default_s
     match = _TIME.fullmatch(text.strip().lower())
     seconds = float(match[1]) * _UNIT_S[match[2] or "s"] if match else 0.0
     if not 0 < seconds <= 86_400:
-        raise Misuse(f"feedTimeout={text!r}: give seconds, as 60 or 60s, at most a day")
+        raise Misuse(f"{name}={text!r}: give seconds, as 60 or 60s, at most a day")
     return seconds

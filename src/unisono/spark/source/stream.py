@@ -7,6 +7,7 @@ repeats messages.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -59,6 +60,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         """Where a query that reads what is available now ends."""
         self._latest: Offset | None = None
+        self._triggered_s: float | None = None
+        """When the last batch was planned; None before the first, which does not wait."""
 
     def initialOffset(self) -> Offset:
         place = self._source.start()
@@ -74,10 +77,21 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source.check_retained(after, known)
         self._latest = offset_at(known.end, known.counting)
         end = known.end if self._target is None else min(known.end, self._target)
+        if self._target is None and self._too_few(end - max(after, known.first - 1)):
+            return start
         if isinstance(limit, ReadMaxRows):
             # What retention dropped does not count: it could take many triggers to get past it.
             end = min(end, max(after, known.first - 1) + limit.max_rows)
         return offset_at(end, known.counting) if end > after else start
+
+    def _too_few(self, count: int) -> bool:
+        """Whether to wait for more offsets than these, as `minOffsetsPerTrigger` asks."""
+        now = time.monotonic()
+        waited = now - self._triggered_s if self._triggered_s is not None else math.inf
+        if count < self.options.min_offsets and waited < self.options.delay_s:
+            return True
+        self._triggered_s = now
+        return False
 
     def _resume(self, offset: Offset, planned: bool = False) -> tuple[FeedBounds, Resumed]:
         """The bounds, and where the offset is within them. A feed that ends before the offset may
