@@ -55,6 +55,19 @@ class SinkRows(NamedTuple):
     epoch: int
 
 
+class SinkMessage(Message):
+    """A message that is a row of a sink."""
+
+    source: SinkRows | None = None
+    row = 0
+
+    @classmethod
+    def of(cls, message: Message, source: SinkRows, row: int) -> SinkMessage:
+        made = cls(*message)
+        made.source, made.row = source, row
+        return made
+
+
 # -- on the wire, after MARK and the kind --------------------------------------------------------
 
 
@@ -217,12 +230,15 @@ class ReplayHistory:
         if not is_ordered(message.service):
             return self._deliver_unordered(message)
         payload = message.payload
+        fields: RowFields | None = None
         if payload[:1] == b"\xf5":
             try:
                 content = self._marked(message, memoryview(payload)[2:])
             except BadPacket:
                 self.malformed_count += 1
                 return None
+            if isinstance(content, RowFields):
+                fields, content = content, bytes(content.payload)
             if not isinstance(content, bytes):
                 return content
             payload = content
@@ -231,7 +247,7 @@ class ReplayHistory:
         numbered = Message(sender, payload, number, view, self.offset, service)
         if self._retain_bytes:
             self._keep(numbered)
-        return numbered
+        return numbered if fields is None else SinkMessage.of(numbered, *_source_of(fields))
 
     def _deliver_unordered(self, message: Message) -> Message | None:
         payload = message.payload
@@ -242,8 +258,9 @@ class ReplayHistory:
             payload = payload[2:]
         return message._replace(payload=payload, seq=None)
 
-    def _marked(self, message: Message, body: memoryview) -> bytes | Control | None:
-        """The payload after the mark; or a message of a recall; or None if it is dropped."""
+    def _marked(self, message: Message, body: memoryview) -> bytes | RowFields | Control | None:
+        """The payload after the mark; or a row of a sink, or a message of a recall; or None if it
+        is dropped."""
         kind = message.payload[1] if len(message.payload) > 1 else None
         if kind == PLAIN:
             return bytes(body)
@@ -253,8 +270,8 @@ class ReplayHistory:
             raise BadPacket("malformed")
         return decode(CONTROLS[kind], body, message.sender)
 
-    def _row(self, fields: RowFields) -> bytes | None:
-        query, partition, epoch, row, payload = fields
+    def _row(self, fields: RowFields) -> RowFields | None:
+        query, partition, epoch, row, _ = fields
         key = (query, partition)
         last = self._writers.pop(key, None)
         if last is not None and (epoch, row) <= last:
@@ -265,7 +282,11 @@ class ReplayHistory:
         if len(self._writers) > WRITERS_COUNT_MAX:
             del self._writers[next(iter(self._writers))]
             self.forgotten_count += 1
-        return bytes(payload)
+        return fields
+
+    def writers(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """The last epoch and row of every partition that is known."""
+        return dict(self._writers)
 
     def last_row(self, query: str, partition: int) -> tuple[int, int] | None:
         """The last epoch and row of this partition; None if unknown."""
@@ -350,6 +371,10 @@ def rows(source: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]
         b"".join((front, (first_row + n).to_bytes(8, "big"), payload))
         for n, payload in enumerate(payloads)
     ]
+
+
+def _source_of(fields: RowFields) -> tuple[SinkRows, int]:
+    return SinkRows(*fields[:3]), fields.row
 
 
 def control(record: Control) -> bytes:

@@ -48,7 +48,7 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
     assert [each.first for each in reader.read(2, 4)] == [1, 4]
     assert [each.first for each in reader.read(6, 6)] == [5]
     assert list(reader.read(10, 20)) == []
-    assert reader.meta()["life"] == "x"
+    assert reader.meta("life")["life"] == "x"
     assert all(each.t_us > 1e15 for each in reader.read(1, 9))
     reader.close()
 

@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "services": frozenset(("unisono", "group", "fields", "layout", "model", "errors")),
     "log": frozenset(("model", "fields", "layout", "wire", "errors")),
     "feed": frozenset(
-        "unisono client group config net log fields layout wire model errors".split()
+        "unisono client group config net replay_history log fields layout wire model errors".split()
     ),
     "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.

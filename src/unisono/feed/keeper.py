@@ -8,8 +8,9 @@ for reading the log; each result is appended in one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow as pa
 from unisono.errors import Misuse
 from unisono.feed import rows
 from unisono.feed.epochs import FeedMeta, LogEpoch, meta_of
+from unisono.feed.writers import Writers
 from unisono.log import BadLog, Log, LogBatch
 from unisono.model import Message, View
 
@@ -58,6 +60,7 @@ class Keeper:
         """Rows that wait for the message after them."""
         self._early: list[tuple[View, int]] = []
         """Views of an incarnation without messages so far."""
+        self.writers = Writers(log)
         self.skipped_count = 0
         """Messages without an offset: of an unordered service."""
         self._remember()
@@ -132,8 +135,16 @@ class Keeper:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def enter(self, incarnation: str, delivered: int, t_us: int) -> Append:
-        """We joined this incarnation of the group after `delivered` messages."""
+    def enter(
+        self,
+        incarnation: str,
+        delivered: int,
+        t_us: int,
+        writers: Mapping[tuple[str, int], tuple[int, int]] = MappingProxyType({}),
+        ordered: int = 0,
+    ) -> Append:
+        """We joined this incarnation of the group after `delivered` messages. The group knows these
+        writers, as of `ordered` messages."""
         self.incarnation, self._delivered = incarnation, delivered
         self._early = []
         made = Append()
@@ -146,6 +157,7 @@ class Keeper:
         elif not ours and delivered:
             # Without messages it may be one of two foundings that will merge.
             self._begin_anew(made, t_us)
+        self.writers.expect(self.base + ordered, writers)
         return made
 
     def deliver(self, items: Sequence[object], t_us: int) -> Append:
@@ -165,6 +177,7 @@ class Keeper:
                 self._see(item, t_us)
         batches = self._batches(run, t_us, after=max(self._log.last, self._end_of(made)))
         made.batches += batches
+        made.meta |= self.writers.note(run, self.base, self._log.end)
         if views_before or self._views:
             made.meta[VIEWS] = json.dumps(self._views) if self._views else None
         return made
@@ -175,6 +188,7 @@ class Keeper:
         for first, last in self.missing():
             inside = [m for m in messages if first <= self.base + (m.seq or 0) <= last]
             made.batches += self._batches(inside, t_us, after=first - 1)
+        made.meta |= self.writers.note((), self.base, self._log.end)
         if made and self._log.meta(VIEWS) is not None:
             made.meta[VIEWS] = json.dumps(self._views) if self._views else None
         return made
@@ -187,6 +201,7 @@ class Keeper:
         made.batches.append(self._batch([*self._views_at(first, last), gap], first, last))
         self._lost = max(self._lost, last)
         self._open_after(first, last)
+        self.writers.lose()
         self._keep(made)
         return made
 
@@ -204,7 +219,8 @@ class Keeper:
 
     def left_alone(self) -> Append:
         """We leave as the last member: a new founding misses nothing."""
-        return Append(meta={ALONE: self.incarnation})
+        noted = self.writers.note((), self.base, self._log.end)
+        return Append(meta={ALONE: self.incarnation, **noted})
 
     # -- stretches --------------------------------------------------------------------------------
 

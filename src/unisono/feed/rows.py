@@ -12,6 +12,7 @@ from unisono.feed.untrusted_arrow import BadRows, read_batch
 from unisono.log import LogReader
 from unisono.log.record import LogBatch
 from unisono.model import Address, Member, Message, Service, View, level_named, level_text
+from unisono.replay_history import SinkMessage
 
 MESSAGE, VIEW, GAP = "message", "view", "gap"
 SCHEMA: Final = pa.schema(
@@ -58,7 +59,7 @@ def messages_rows(
     count = len(messages)
     columns = zip(*messages, strict=True)
     senders, payloads, numbers, views, seqs, services = columns
-    no_text = pa.nulls(count, pa.string())
+    details = [_source(each) for each in messages]
     return pa.record_batch(
         [
             pa.array([base + seq for seq in seqs], pa.int64()),
@@ -72,11 +73,19 @@ def messages_rows(
             pa.array(map(level_text, services), pa.string()),
             pa.array(payloads, pa.binary()),
             pa.nulls(count, SCHEMA.field("members").type),
-            no_text,
+            pa.array(details, pa.string()),
             pa.repeat(pa.scalar(t_us, pa.int64()), count),
         ],
         schema=SCHEMA,
     )
+
+
+def _source(message: Message) -> str | None:
+    """Of a row that came through a sink: what identifies it."""
+    if not isinstance(message, SinkMessage) or message.source is None:
+        return None
+    query, partition, epoch = message.source
+    return f"query {query} partition {partition} epoch {epoch} row {message.row}"
 
 
 def row(**cells: Any) -> pa.RecordBatch:

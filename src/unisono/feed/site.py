@@ -198,7 +198,10 @@ class Feed:
                             continue
                         delivered = self._was_inside = True
                         seq = _seq_of(items[0])
-                        await self._append(lambda s=seq: self._keeper.enter(joined, s, _now_us()))  # type: ignore[misc]
+                        known = (group.writers(), group.offset)
+                        await self._append(
+                            lambda s=seq, k=known: self._keeper.enter(joined, s, _now_us(), *k)  # type: ignore[misc]
+                        )
                         await self._compare(group, archive)
                         self._group, group.archive = group, archive
                         self._joined_s = time.monotonic()
@@ -335,6 +338,11 @@ class Feed:
         self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]
     ) -> int:
         group = self._member_now()
+        # What an earlier incarnation of the group ordered, this one may not know.
+        known = self._keeper.writers.last(query, partition) or (-1, 0)
+        done = 0 if epoch > known[0] else max(0, known[1] + 1 - first_row)
+        done = len(payloads) if epoch < known[0] else done
+        first_row, payloads = first_row + done, payloads[done:]
         if not payloads:
             return self._log.end
         while len(group.members) == 1 and time.monotonic() < self._joined_s + ALONE_S:

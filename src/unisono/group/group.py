@@ -373,6 +373,11 @@ class Group:
         discard its rows up to there."""
         return self._replayable().history.last_row(query, partition)
 
+    def writers(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """By query and partition of a sink, the last epoch and row that was ordered, up to
+        `offset`."""
+        return self._replayable().history.writers()
+
     @property
     def offset(self) -> int:
         """The offset of the last ordered message; the stream may not have reached it yet."""

@@ -39,10 +39,12 @@ class LogReader:
         with self._at_one_time():
             return self._bounds()
 
-    def meta(self) -> dict[str, str]:
-        """The writer's metadata, and the log's own bounds as text."""
+    def meta(self, *keys: str) -> dict[str, str]:
+        """These of the writer's metadata, and the log's own bounds as text."""
+        named = ", ".join("?" * (len(keys) + 3))
+        query = f"SELECT key, value FROM meta WHERE key IN ({named})"
         with self._at_one_time():
-            return dict(self._connection.execute("SELECT key, value FROM meta"))
+            return dict(self._connection.execute(query, ("first", "end", "last", *keys)))
 
     def page(
         self, first: int, last: int, bytes_max: int = PAGE_BYTES, count_max: int = PAGE_COUNT_MAX

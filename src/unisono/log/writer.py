@@ -110,6 +110,10 @@ class Log:
     def meta(self, key: str) -> str | None:
         return self._meta.get(key)
 
+    def metas(self, prefix: str) -> list[tuple[str, str]]:
+        """The keys that begin so, and their values."""
+        return [(key, value) for key, value in self._meta.items() if key.startswith(prefix)]
+
     def _recall(self) -> None:
         """Read what the file holds. A damaged tail is dropped with a warning."""
         try:

@@ -236,7 +236,7 @@ class Stream:
             self._queue.append(MessageChunk(entries))
             self._count += len(entries)
             self._bytes += entries.nbytes
-        elif set(map(type, entries)) == {Message}:
+        elif entries and all(issubclass(kind, Message) for kind in set(map(type, entries))):
             # Messages that come together are stored as one chunk.
             self._add(MessageChunk(list(entries)))  # type: ignore[arg-type]
         else:

@@ -118,7 +118,7 @@ class FeedSource:
             status = self._feed().bounds()
             self.known = FeedBounds(status.first, status.end, status.counting, status.opening)
         else:
-            self.known = self._log_bounds(self._directory().meta())
+            self.known = self._log_bounds(self._directory().meta(KEY))
         self._counting = self.known.counting
         return self.known
 
