@@ -12,7 +12,7 @@ SIMULATES: Final = "core errors fsa laws model parts protocols sim trace wire"
 """Packages that determine a simulated run, to the byte."""
 JUDGES: Final = "core errors laws model trace spark"
 """Packages that determine the tables,"""
-JUDGES_NOT: Final = "spark/report spark/source spark/sweep"
+JUDGES_NOT: Final = "spark/analyses spark/report spark/source spark/sweep"
 """except these."""
 
 
