@@ -214,10 +214,14 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    names: Sequence[str], folder: Path, burners: int = 0, kind: type[Cluster] = Cluster
+    names: Sequence[str],
+    folder: Path,
+    burners: int = 0,
+    kind: type[Cluster] = Cluster,
+    loss_percent: int = 0,
 ) -> Iterator[Cluster]:
     with contextlib.ExitStack() as undo:
-        spaces = undo.enter_context(machines(names, loss_percent=0))
+        spaces = undo.enter_context(machines(names, loss_percent))
         found = kind(names, spaces, folder, undo)
         for name in names:
             found.start(name)
