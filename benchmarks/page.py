@@ -29,6 +29,9 @@ Row = Mapping[str, Any]
 Value = Callable[[Row], float | None]
 
 
+LOAD: Final = "share of the peak"
+
+
 class Measure(NamedTuple):
     """What a plot shows."""
 
@@ -58,6 +61,7 @@ def page(told: Mapping[str, Any]) -> str:
         _header(told),
         _curves("sizes", "By size", "bytes of a message", rows, _size, _by_members),
         _curves("groups", "By group", "members", rows, _members, _by_size),
+        _load_curves(rows),
         _loads(rows),
         _ratios(rows),
         _recovery(told["recovery"]),
@@ -157,6 +161,22 @@ def _curves(
     return section(anchor, title, "", *parts) if parts else ""
 
 
+def _load_curves(rows: Sequence[Row]) -> str:
+    """Delay over the load, where more than one was measured."""
+    points = [row | {"share": float(share), "delay": delay["p50"]} for row in map(dict, rows)
+              for share, delay in row["latency_by_load_us"].items()]  # fmt: skip
+    measure = Measure("Delay", "µs, the median", lambda row: row["delay"])
+    plots = ""
+    for words in dict.fromkeys(map(_words, points)):
+        chosen = [point for point in points if _words(point) == words]
+        if len({point["share"] for point in chosen}) > 1:
+            plots += _plot(measure, chosen, lambda row: float(row["share"]), LOAD, words)
+    note = (
+        "The load is a share of each system's own peak. Resilient messages: until the sender knows."
+    )
+    return section("shares", "By load", note, f'<div class="plots">{plots}</div>') if plots else ""
+
+
 def _plot(
     measure: Measure, rows: Sequence[Row], at: Callable[[Row], float], across: str, name: str
 ) -> str:
@@ -210,7 +230,7 @@ def _loads(rows: Sequence[Row]) -> str:
         "Throughput with the lowest and the highest round; delays are the median and the 99th"
         " percentile; CPU is that of all processes together, memory that of the largest."
     )
-    return section("loads", "By load", note, *parts)
+    return section("loads", "Workloads", note, *parts)
 
 
 def _words(row: Row) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from unisono.bench.measure import Measurements
 from unisono.bench.recovery import RecoveryRow
-from unisono.bench.results import ResultRow, RowKey, Throughput
+from unisono.bench.results import HALF, ResultRow, RowKey, Throughput
 from unisono.bench.system import Workload
 
 ABOUT: dict[str, Any] = {
@@ -42,7 +42,7 @@ def row(system: str, load: Workload, rates: list[float]) -> ResultRow:
     for turn, rate in enumerate(rates):
         found.throughput[turn] = throughput(rate)
         found.lone.append({"p50": 200.0 + turn, "p99": 900.0})
-        found.loaded.append({"p50": 700.0, "p99": 5e9 / rate})
+        found.by_load.setdefault(HALF, []).append({"p50": 700.0, "p99": 5e9 / rate})
     return found
 
 

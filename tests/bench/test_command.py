@@ -99,12 +99,14 @@ def test_values_are_separated_by_commas_or_repeated_options() -> None:
         "senders": ["2,all"],
         "service": ["agreed,SAFE"],
         "via": ["daemon,library"],
+        "load": ["0.25,0.9"],
         "warm": 1.5,
     }
     plan = plan_of(given)
     assert plan.members == (2, 16, 3) and plan.sizes == (16, 1024, 1 << 20)
     assert plan.senders == (2, ALL) and plan.services == ("agreed", "safe")
     assert plan.vias == ("daemon", "library") and plan.warm_s == 1.5
+    assert plan.loads == (0.25, 0.9)
 
 
 def test_peers_are_chosen_by_name_or_all_together() -> None:
@@ -129,6 +131,7 @@ def test_peers_are_chosen_by_name_or_all_together() -> None:
         ("--senders 4", ("--senders", "3 members")),
         ("--protocol nope", ("nope", "ring")),
         ("--service fast", ("--service", "agreed")),
+        ("--load 1.5", ("--load", "0.25")),
         ("--via pigeon", ("--via", "daemon")),
         ("--peer nope", ("nope", "raw")),
         ("--option speed=1", ("speed", "turn_packets")),

@@ -15,7 +15,8 @@ from unisono.processes import RunFailed
 SECOND_NS = 1_000_000_000
 KEYS = (
     *("system", "service", "via", "size", "members", "senders", "messages_per_s"),
-    *("megabytes_per_s", "latency_us", "loaded_latency_us", "cpu_us_per_message", "rss_mb_max"),
+    *("megabytes_per_s", "latency_us", "loaded_latency_us", "latency_by_load_us"),
+    *("cpu_us_per_message", "rss_mb_max"),
     *("delivered_share", "rounds", "spread", "against"),
 )
 

@@ -13,6 +13,7 @@ from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import Hosts
 from unisono.bench.measure import ALL, BenchPlan, BenchRun, variants, workloads
 from unisono.bench.own import UnisonoSystem
+from unisono.bench.results import HALF
 from unisono.bench.system import Workload
 from unisono.processes import Processes, RunFailed
 
@@ -79,7 +80,7 @@ def test_systems_take_turns_and_are_asked_for_all_loads_at_once() -> None:
         # Low load is a twentieth of the peak here or a hundred; then comes half of the peak.
         peak = 10_000 / row.key.senders
         assert [each["p99"] for each in row.lone] == [min(100, peak / 20)] * 3
-        assert [each["p99"] for each in row.loaded] == [pytest.approx(peak / 2)] * 3
+        assert [each["p99"] for each in row.by_load[HALF]] == [pytest.approx(peak / 2)] * 3
 
 
 def test_a_system_that_is_missing_or_refuses_is_reported_once() -> None:
@@ -134,7 +135,10 @@ def test_all_senders_and_as_many_as_there_are_is_one_load() -> None:
     ("protocol", "load", "words"),
     [
         ("mtp", Workload(3, 64, 1, "safe"), "has no safe"),
-        ("ring", Workload(3, 64, 1, "reliable"), "may be lost"),
+        ("ring", Workload(3, 64, 1, "reliable"), ""),
+        ("ring", Workload(3, 64, 1, "resilient(all)"), "has no resilient(all)"),
+        ("rmp", Workload(3, 64, 1, "resilient(majority)"), ""),
+        ("rmp", Workload(3, 64, 1, "resilient(4)"), "at least 4"),
         ("rmcast", Workload(3, 64, 1, "causal", "daemon"), "no total order"),
         ("rmcast", Workload(33, 64, 1, "causal"), "at most 32"),
         ("ring", Workload(3, 64, 3, "safe", "daemon"), ""),

@@ -24,6 +24,16 @@ def test_the_page_shows_curves_by_size_and_by_group() -> None:
     assert "http" not in html.replace("http://www.w3.org", "")
 
 
+def test_delays_at_several_loads_are_a_curve() -> None:
+    told = results(sizes=(64,))
+    assert "share of the peak" not in page(told)
+    for row in told["results"]:
+        row["latency_by_load_us"]["0.25"] = {"p50": 300.0, "p99": 900.0}
+    html = page(told)
+    assert len([each for each in drawings(html) if each.attrib.get("role") == "img"]) == 2
+    assert "share of the peak" in html
+
+
 def test_the_page_of_one_load_has_no_curves() -> None:
     html = page(results(sizes=(64,)))
     assert "By size" not in html and "By group" not in html

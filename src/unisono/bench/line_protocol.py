@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from unisono.model import Service, ServiceLevel
+
 LOAD, PROBE, CRASH = "load", "probe", "crash"
 """Send as fast as the system allows; send at a rate and measure delays; survive the crash of a
 member (ours only). A member reports any other command as trouble."""
@@ -102,6 +104,12 @@ def head(kind: int, number: int) -> bytes:
 
 def payload(kind: int, number: int, size: int = SIZE_MIN, stamp_ns: int = 0) -> bytes:
     return (head(kind, number) + stamp_ns.to_bytes(8, "big")).ljust(size, b"\0")
+
+
+def end_level(level: ServiceLevel) -> ServiceLevel:
+    """The level of an end mark: it has to come, and after the messages that it ends."""
+    is_weak = isinstance(level, Service) and level < Service.FIFO
+    return Service.FIFO if is_weak else level
 
 
 def stamp_ns(message: bytes) -> int:

@@ -11,7 +11,7 @@ from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import LOOPBACK, Hosts, hosts_on
 from unisono.bench.own import LIBRARY, UnisonoSystem
 from unisono.bench.recovery import RecoveryRow, joining_ms, recovery_ms
-from unisono.bench.results import ResultRow, RowKey, delays, rows_as_json, throughput
+from unisono.bench.results import HALF, ResultRow, RowKey, delays, rows_as_json, throughput
 from unisono.bench.system import System, Workload
 from unisono.processes import RunFailed
 
@@ -35,6 +35,8 @@ class BenchPlan:
     services: tuple[str, ...] = ()
     """Empty: the default of each system."""
     vias: tuple[str, ...] = (LIBRARY,)
+    loads: tuple[float, ...] = ()
+    """Shares of the peak at which delays are measured, beside one half."""
     net: str = LOOPBACK
     seconds: float = 0.3
     """Of each measurement."""
@@ -204,11 +206,15 @@ class BenchRun:
         peak = found.messages_per_s / senders
         low = min(LONE_RATE, LONE_SHARE * peak)
         lone = delays(cluster.probe(seconds, size, senders, low))
-        loaded = delays(cluster.probe(seconds, size, senders, peak / 2))
+        loaded = {
+            share: delays(cluster.probe(seconds, size, senders, peak * share))
+            for share in dict.fromkeys((HALF, *self._plan.loads))
+        }
         # All of a round, or nothing of it.
         row.throughput[turn] = found
         row.lone.append(lone)
-        row.loaded.append(loaded)
+        for share, found_delays in loaded.items():
+            row.by_load.setdefault(share, []).append(found_delays)
 
     def _trouble(self, text: str) -> None:
         self._warn(f"not measured: {text}")

@@ -22,10 +22,12 @@ from unisono.bench.line_protocol import (
     END,
     LOAD,
     PROBE,
+    SAMPLES_MAX,
     STAMP_END,
     Command,
     answer,
     commands,
+    end_level,
     head,
     payload,
     stamp_ns,
@@ -34,8 +36,8 @@ from unisono.bench.line_protocol import (
 )
 from unisono.errors import UnisonoError
 from unisono.group import Group, StreamBatch
-from unisono.model import Message, View
-from unisono.net.stream import Item
+from unisono.model import Message, Resilient, ServiceLevel, View, level_named
+from unisono.net.stream import Item, Stable
 from unisono.processes import rss_peak_kb
 
 BURST_BYTES, BURST_COUNT = 64 << 10, 2048
@@ -51,8 +53,9 @@ EARLY_COUNT_MAX: Final = 4096
 class Measurement:
     """What is done with received messages while a command lasts."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, level: ServiceLevel) -> None:
         self.command = command
+        self.is_resilient = isinstance(level, Resilient)
         self.done = asyncio.Event()
         self.sent = 0
         self._marks = 0
@@ -77,8 +80,8 @@ class Measurement:
 class Loading(Measurement):
     """Counts messages."""
 
-    def __init__(self, command: Command) -> None:
-        super().__init__(command)
+    def __init__(self, command: Command, level: ServiceLevel) -> None:
+        super().__init__(command, level)
         self._data = payload(DATA, command.round, command.size)
         self._head = head(DATA, command.round)
         self._count = self._first_ns = self._last_ns = 0
@@ -106,10 +109,11 @@ class Loading(Measurement):
 
 
 class Probing(Measurement):
-    """Samples the delay of messages from others."""
+    """Samples the delay of messages from others; of resilient ones, the time until the sender is
+    told that enough members hold them."""
 
-    def __init__(self, command: Command) -> None:
-        super().__init__(command)
+    def __init__(self, command: Command, level: ServiceLevel) -> None:
+        super().__init__(command, level)
         self._head = head(DATA, command.round)
         self.own: set[bytes] = set()
         """Heads of our own messages: their delay is not measured."""
@@ -121,10 +125,21 @@ class Probing(Measurement):
 
     def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
         for each in islice(payloads, self._skip, None, self._stride):
+            if self.is_resilient:
+                break
             if each.startswith(self._head) and each[:STAMP_END] not in self.own:
                 self._samples_us.append((now_ns - stamp_ns(each)) / 1000)
         self._skip = (self._skip - len(payloads)) % self._stride
         self._count += len(payloads) - self._count_marks(payloads)
+        if self.is_resilient and len(payloads) < len(batch):
+            self._sample_stable(now_ns, batch)
+
+    def _sample_stable(self, now_ns: int, batch: StreamBatch) -> None:
+        for notice in batch.notices():
+            mine = notice.messages if isinstance(notice, Stable) else ()
+            for message in mine:
+                if message.payload[:STAMP_END] in self.own and len(self._samples_us) < SAMPLES_MAX:
+                    self._samples_us.append((now_ns - stamp_ns(message.payload)) / 1000)
 
     def answer(self) -> dict[str, Any]:
         return {"count": self._count, "samples_us": self._samples_us}
@@ -133,8 +148,8 @@ class Probing(Measurement):
 class Crashing(Measurement):
     """Waits for the view of the survivors, and for the first message in it."""
 
-    def __init__(self, command: Command) -> None:
-        super().__init__(command)
+    def __init__(self, command: Command, level: ServiceLevel) -> None:
+        super().__init__(command, level)
         self._view_ns = self._first_ns = 0
 
     def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
@@ -164,7 +179,10 @@ class BenchMember:
     def __init__(self, group: Group, count: int, service: str) -> None:
         self._group = group
         self._count = count
-        self._service = service
+        level = level_named(service)
+        if level is None:
+            raise UnisonoError(f"no level is called {service!r}")
+        self._level = level
         self._measurement: Measurement | None = None
         self._fallen = ""
         self._early: list[tuple[int, StreamBatch, list[bytes]]] = []
@@ -205,7 +223,7 @@ class BenchMember:
         began_ns = time.process_time_ns()
         if self._fallen:
             raise UnisonoError(self._fallen)
-        measurement = MEASUREMENTS[command.what](command)
+        measurement = MEASUREMENTS[command.what](command, self._level)
         for early in self._early:
             measurement.received(*early)
         self._early.clear()
@@ -234,10 +252,10 @@ class BenchMember:
         else:
             await self._send_evenly(measurement)
         if command.what != CRASH:
-            await self._group.multicast(payload(END, command.round), self._service)
+            await self._group.multicast(payload(END, command.round), end_level(self._level))
 
     async def _load(self, measurement: Measurement) -> None:
-        command, service, send = measurement.command, self._service, self._group.multicast_many
+        command, service, send = measurement.command, self._level, self._group.multicast_many
         count = max(1, min(BURST_COUNT, -(-BURST_BYTES // command.size)))
         burst = [payload(DATA, command.round, command.size)] * count
         end_ns, now_ns = command.end_ns, time.monotonic_ns
@@ -259,7 +277,7 @@ class BenchMember:
                 stamped = start + time.monotonic_ns().to_bytes(8, "big")
                 if isinstance(measurement, Probing):
                     measurement.own.add(stamped)
-                await send([stamped + filler[len(stamped) :]] * due, self._service)
+                await send([stamped + filler[len(stamped) :]] * due, self._level)
                 due_count += due
                 measurement.sent += due
             next_ns = begin_ns + due_count * gap_ns

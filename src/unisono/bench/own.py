@@ -14,7 +14,7 @@ from unisono.bench.hosts import LOOPBACK, Host, Hosts, free_ports
 from unisono.bench.system import Workload
 from unisono.config import PORT, default_service
 from unisono.errors import check_option_names
-from unisono.model import Service, level_named, level_text
+from unisono.model import Resilient, level_named, level_text
 from unisono.processes import Process, Processes, answers
 from unisono.protocols import ordered, spec
 
@@ -50,12 +50,13 @@ class UnisonoSystem:
         return ""
 
     def refuses(self, workload: Workload) -> str:
-        level = level_named(workload.service)
-        if level not in self._spec.services:
-            levels = ", ".join(each.name.lower() for each in self._spec.services)
+        level, offered = level_named(workload.service), self._spec.services
+        known = self._spec.resilient if isinstance(level, Resilient) else level in offered
+        if level is None or not known:
+            levels = ", ".join(each.name.lower() for each in offered)
             return f"{self.name} has no {workload.service} service: it has {levels}"
-        if isinstance(level, Service) and level < Service.FIFO:
-            return f"{self.name}: {workload.service} messages may be lost, so the end is not seen"
+        if isinstance(level, Resilient) and level.k > workload.members:
+            return f"{workload.service} among {workload.members} members: give at least {level.k}"
         if workload.via == DAEMON and not self._spec.is_ordered:
             return f"{self.name} has no total order, and daemons need one"
         most = {**self._spec.options, **self._options}.get("members_count_max", workload.members)

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from unisono.bench.system import Workload
 from unisono.processes import RunFailed
 
+HALF: Final = 0.5
+"""The load at which delays are always measured, as a share of the peak."""
 PERCENTILES: Final = {"p50": 0.50, "p99": 0.99}
 
 Answers = Sequence[Mapping[str, Any]]
@@ -64,7 +66,8 @@ class ResultRow:
     throughput: dict[int, Throughput] = field(default_factory=dict)
     """By round; one may be missing."""
     lone: list[Delays] = field(default_factory=list)
-    loaded: list[Delays] = field(default_factory=list)
+    by_load: dict[float, list[Delays]] = field(default_factory=dict)
+    """By the share of the peak that was sent."""
 
 
 def throughput(
@@ -139,10 +142,15 @@ def _row_as_json(row: ResultRow) -> dict[str, Any]:
     found: dict[str, Any] = row.key._asdict()
     found |= {name: median(series[name]) for name in ("messages_per_s", "megabytes_per_s")}
     wide: dict[str, Any] = {name: spread(values) for name, values in series.items()}
-    for name, rounds in (("latency_us", row.lone), ("loaded_latency_us", row.loaded)):
+    loaded = row.by_load.get(HALF, [])
+    for name, rounds in (("latency_us", row.lone), ("loaded_latency_us", loaded)):
         values = {key: [each[key] for each in rounds] for key in PERCENTILES if rounds}
         found[name] = {key: median(each) for key, each in values.items()} or None
         wide[name] = {key: spread(each) for key, each in values.items()} or None
+    found["latency_by_load_us"] = {
+        f"{share:g}": {key: median([each[key] for each in rounds]) for key in PERCENTILES}
+        for share, rounds in sorted(row.by_load.items())
+    }
     found["cpu_us_per_message"] = median(series["cpu_us_per_message"])
     found["rss_mb_max"] = rounded(max(each.rss_mb_max for each in row.throughput.values()))
     found["delivered_share"] = min(

@@ -301,10 +301,15 @@ def bench(
     ] = None,
     option: Options = None,
     service: Annotated[
-        Words, typer.Option(help="As agreed,safe; default: that of each protocol.")
+        Words,
+        typer.Option(help="As fifo,agreed,resilient(all); default: that of each protocol."),
     ] = None,
     via: Annotated[
         Words, typer.Option(metavar="library|daemon", help="How members join; default: library.")
+    ] = None,
+    load: Annotated[
+        Words,
+        typer.Option(metavar="SHARE,…", help="Delays at these shares of the peak too, as 0.25."),
     ] = None,
     peer: Annotated[
         Words, typer.Option(metavar="NAME|all,…", help="Other systems; from a checkout.")

@@ -12,7 +12,7 @@ from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
 
 OF_ALL = tuple(
-    """net members size senders protocol option service via peer seconds warm rounds recovery
+    """net members size senders protocol option service via load peer seconds warm rounds recovery
     state_bytes out""".split()
 )
 OF_RAW = ("seconds", "rounds")

@@ -24,7 +24,7 @@ from unisono.cli import OK, STOPPED, refuse, terminable
 from unisono.cli.options import integer, options_of
 from unisono.cli.show import err, out, print_json, status
 from unisono.errors import Misuse
-from unisono.model import level_named
+from unisono.model import Service, level_named
 
 MEMBERS_MIN, MEMBERS_MAX = 2, 64
 SIZE_MAX: Final = 16 << 20
@@ -131,8 +131,19 @@ def _senders(text: str) -> int:
 
 def _service(text: str) -> str:
     if level_named(text) is None:
-        raise Misuse(f"--service {text!r}: write one of fifo, causal, agreed, safe")
+        levels = ", ".join(each.name.lower() for each in Service)
+        raise Misuse(f"--service {text!r}: write one of {levels}, resilient(2), resilient(all)")
     return text.lower()
+
+
+def _load_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise Misuse(f"--load {text!r}: give shares of the peak between 0 and 1, as 0.25,0.75")
+    return share
 
 
 def _via(text: str) -> str:
@@ -148,6 +159,7 @@ LISTED: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "senders": ("senders", _senders),
     "service": ("services", _service),
     "via": ("vias", _via),
+    "load": ("loads", _load_share),
 }
 """Options of several values: the field of the plan, and how a value is read."""
 
