@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from tests import waiting
 from tests.net.ear import free_port
 from unisono.core import (
-    Answer,
     Arm,
     Captured,
     Congested,
@@ -32,6 +31,7 @@ from unisono.core import (
 from unisono.model import Address, Member, Message, View
 from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
+from unisono.net.stream import Entry
 from unisono.net.udp import Endpoint
 
 pytestmark = pytest.mark.real
@@ -74,13 +74,9 @@ class Diary:
         self.lines += messages
         self.on_deliver()
 
-    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
-
-    def answer(self, answer: Answer) -> None: ...
+    def put(self, entry: Entry) -> None: ...
 
     def install(self, view: View) -> None: ...
-
-    def capture(self, key: Hashable) -> None: ...
 
     def adopt(self, state: bytes) -> None: ...
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Final
@@ -14,8 +14,6 @@ from typing import Final
 from unisono import config as configs
 from unisono.config import Config
 from unisono.core import (
-    Answer,
-    Captured,
     Cause,
     Congested,
     Core,
@@ -29,13 +27,12 @@ from unisono.errors import Misuse
 from unisono.group.records import RECORDS_COUNT_MAX, RecordStore
 from unisono.group.session import SessionEvents
 from unisono.group.traced import Traced
-from unisono.model import Member, Message, ServiceLevel, View
+from unisono.model import Member, ServiceLevel, View
 from unisono.net import addresses
 from unisono.net.driver import Driver
 from unisono.net.identity import believed, default_name, new_incarnation
 from unisono.net.keyring_file import KeyringWatch, keyring_of
 from unisono.net.stable import StableFile
-from unisono.net.stream import CaptureMark, Stable, Unstable
 from unisono.net.udp import Endpoint
 from unisono.replay_history import HEADER_BYTES_MAX
 from unisono.requests import GroupCommand
@@ -175,8 +172,6 @@ class MemberSession:
     """One incarnation of a member: its driver, between the core and the group."""
 
     send_credit: Callable[[], int]
-    deliver: Callable[[Sequence[Message]], None]
-    stepped: Callable[[], None]
 
     def __init__(
         self,
@@ -198,9 +193,10 @@ class MemberSession:
         self._watch = watch
         self._is_in = False
         """It has had a view."""
-        # These run for every burst: the driver and the send buffer call their ends directly.
+        # The driver and the send buffer call these ends directly: some run for every burst.
         self.send_credit = core.send_credit
         self.deliver, self.stepped = events.deliver, events.stepped
+        self.put, self.adopt = events.put, events.adopt
         self.driver = Driver(core, endpoint, self, records.append, records.replace)
 
     def start(self) -> None:
@@ -276,15 +272,6 @@ class MemberSession:
 
     # -- what the driver reports ------------------------------------------------------------------
 
-    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
-        self._events.put(Stable(tuple(messages), holders))
-
-    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None:
-        self._events.put(Unstable(tuple(messages), cause))
-
-    def answer(self, answer: Answer) -> None:
-        self._events.put(answer)
-
     def install(self, view: View) -> None:
         if not self._is_in and len(view.members) == 1 and (unread := self._unread()):
             # It would found a second group beside one that it cannot read.
@@ -301,15 +288,6 @@ class MemberSession:
         if not self.core.counts.get("drop.sealed"):
             return ""
         return "packets of this group come that are sealed: give key= the keyring of its members"
-
-    def capture(self, key: Hashable) -> None:
-        self._events.put(CaptureMark(key, self._captured))
-
-    def _captured(self, key: Hashable, state: bytes) -> None:
-        self.driver.feed(Captured(key, state))
-
-    def adopt(self, state: bytes) -> None:
-        self._events.adopt(state)
 
     def ended(self, reason: str | None) -> None:
         if reason is not None and self._trace is not None and not self.driver.ended_by_core:

@@ -11,14 +11,15 @@ import socket
 import statistics
 import struct
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from unisono.core import EVERYONE, Answer, Arm, Cause, Effect, Event, Expired, Join, Received, Send
+from unisono.core import EVERYONE, Arm, Effect, Event, Expired, Join, Received, Send
 from unisono.model import Address, Member, Message, View
 from unisono.net import offload
 from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
+from unisono.net.stream import Entry
 from unisono.net.udp import Endpoint
 
 GROUP, INTERFACE = "239.192.77.99", "127.0.0.1"
@@ -64,15 +65,9 @@ class NullApplication:
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
-    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
-
-    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None: ...
-
-    def answer(self, answer: Answer) -> None: ...
+    def put(self, entry: Entry) -> None: ...
 
     def install(self, view: View) -> None: ...
-
-    def capture(self, key: Hashable) -> None: ...
 
     def adopt(self, state: bytes) -> None: ...
 

@@ -16,6 +16,7 @@ from unisono.core import (
     Answer,
     Arm,
     Capture,
+    Captured,
     Cause,
     Checkpoint,
     Core,
@@ -39,8 +40,9 @@ from unisono.core import (
     Warn,
 )
 from unisono.errors import StorageFailed
-from unisono.model import Address, Member, Message, Packets, View
+from unisono.model import Address, Message, Packets, View
 from unisono.net.lateness import Lateness
+from unisono.net.stream import CaptureMark, Entry, Stable, Unstable
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
 
@@ -56,15 +58,10 @@ class Application(Protocol):
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
-    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
-
-    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None: ...
-
-    def answer(self, answer: Answer) -> None: ...
+    def put(self, entry: Entry) -> None:
+        """A notice or a mark, in its order in the stream."""
 
     def install(self, view: View) -> None: ...
-
-    def capture(self, key: Hashable) -> None: ...
 
     def adopt(self, state: bytes) -> None: ...
 
@@ -235,13 +232,13 @@ class Driver:
                     self.endpoint.installed([member.address for member in view.members])
                 self._application.install(view)
             case Stabilize(messages, holders):
-                self._application.stabilize(messages, holders)
+                self._application.put(Stable(tuple(messages), holders))
             case FailStability(messages, cause):
-                self._application.fail_stability(messages, cause)
+                self._application.put(Unstable(tuple(messages), cause))
             case Answer():
-                self._application.answer(effect)
+                self._application.put(effect)
             case Capture(key):
-                self._application.capture(key)
+                self._application.put(CaptureMark(key, self._captured))
             case Adopt(state):
                 self._application.adopt(state)
             case Persist(record, key):
@@ -263,6 +260,9 @@ class Driver:
             case Fail(reason, cause, known):
                 self.cause, self.known = cause, known
                 self._finish(reason)
+
+    def _captured(self, key: Hashable, state: bytes) -> None:
+        self.feed(Captured(key, state))
 
     def _feed_persisted(self, key: Hashable) -> None:
         if key is not None:
