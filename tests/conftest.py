@@ -3,13 +3,19 @@ marks, is gathered in `tests/rules`."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.net.ear import free_port
+from tests.waiting import run_story
 
 pytest_plugins = ("tests.rules.plugin",)
 
@@ -63,6 +69,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         soak = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soak)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own, or of its `world`."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    getattr(given.get("world"), "run_story", run_story)(test(**given))
+    return True
+
+
+@pytest.fixture
+def port() -> int:
+    """A port for a group of the test's own."""
+    return free_port()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory for sockets: a short one, since their paths are bounded."""
+    with tempfile.TemporaryDirectory(prefix="uni") as found:
+        yield Path(found)
 
 
 def why_not_root() -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,6 @@ from unisono.group import Group
 
 RING = os.environ.get("UNISONO_RING") or PROTOCOL
 """The protocol of the daemons under test."""
-
-
-def run_story(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
-    """A directory for sockets: a short one, since their paths are bounded."""
-    with tempfile.TemporaryDirectory(prefix="uni") as place:
-        asyncio.run(asyncio.wait_for(story(Path(place)), LIMIT_S))
 
 
 def role(at: int) -> dict[str, int]:

@@ -23,7 +23,6 @@ from tests.daemon.stage import (
     messages,
     of_size,
     role,
-    run_story,
     stopped,
 )
 from tests.net.ear import free_port
@@ -71,64 +70,58 @@ def member(name: str, group: str = "g", sheds: bool = False) -> bytes:
 
 
 @pytest.mark.rule("RNG-1")
-def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
-    async def story(place: Path) -> None:
-        bounds = SessionLimits(submit_bytes_max=1 << 15)
-        said = behind = 0
-        numbers: list[int] = []
+async def test_a_full_qsub_makes_the_application_wait_and_loses_nothing(place: Path) -> None:
+    bounds = SessionLimits(submit_bytes_max=1 << 15)
+    said = behind = 0
+    numbers: list[int] = []
 
-        async def say(a: Any) -> None:
-            nonlocal said
-            for _ in range(400):
-                await a.multicast_many([b"%d " % (said + i) + KILO for i in range(10)])
-                said += 10
+    async def say(a: Any) -> None:
+        nonlocal said
+        for _ in range(400):
+            await a.multicast_many([b"%d " % (said + i) + KILO for i in range(10)])
+            said += 10
 
-        async with (
-            daemons(place, bounds=bounds, window_bytes_max=1 << 16) as (one,),
-            joining(place, "a", window_bytes_max=1 << 16) as a,
-            asyncio.TaskGroup() as tasks,
-        ):
-            tasks.create_task(say(a))
-            while len(numbers) < 4000:
-                (message,) = await messages(a, 1)
-                assert message.payload == b"%d " % len(numbers) + KILO
-                numbers.append(message.number)
-                behind = max(behind, said - len(numbers))
-            assert numbers == list(range(1, 4001))
-            assert one.counts["submit.full"], "QSUB was full"
-            # An application that did not wait would have sent all of it at once.
-            assert behind < 2000, "the application waited"
-
-    run_story(story)
+    async with (
+        daemons(place, bounds=bounds, window_bytes_max=1 << 16) as (one,),
+        joining(place, "a", window_bytes_max=1 << 16) as a,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(say(a))
+        while len(numbers) < 4000:
+            (message,) = await messages(a, 1)
+            assert message.payload == b"%d " % len(numbers) + KILO
+            numbers.append(message.number)
+            behind = max(behind, said - len(numbers))
+        assert numbers == list(range(1, 4001))
+        assert one.counts["submit.full"], "QSUB was full"
+        # An application that did not wait would have sent all of it at once.
+        assert behind < 2000, "the application waited"
 
 
 @pytest.mark.rule("RNG-1")
-def test_a_blocked_daemon_makes_its_application_wait() -> None:
-    async def story(place: Path) -> None:
-        with daemon_process(place, 0, free_port()) as process:
-            a = await joining(place, "a", window_bytes_max=1 << 16)
-            process.signal(signal.SIGSTOP)
-            said = 0
+async def test_a_blocked_daemon_makes_its_application_wait(place: Path) -> None:
+    with daemon_process(place, 0, free_port()) as process:
+        a = await joining(place, "a", window_bytes_max=1 << 16)
+        process.signal(signal.SIGSTOP)
+        said = 0
 
-            async def say() -> None:
-                nonlocal said
-                while said < 3000:
-                    await a.multicast(b"%d " % said + KILO)
-                    said += 1
+        async def say() -> None:
+            nonlocal said
+            while said < 3000:
+                await a.multicast(b"%d " % said + KILO)
+                said += 1
 
-            saying = asyncio.create_task(say())
-            await eventually(lambda: a.counters()["multicast.waiting"] == 1)
-            before = said
-            with pytest.raises(unisono.Full):
-                a.multicast_nowait(b"now")
-            await asyncio.sleep(0.3)
-            assert before == said < 3000, "it waits"
-            process.signal(signal.SIGCONT)
-            assert await heard(a, 3000) == [b"%d " % i + KILO for i in range(3000)]
-            await saying
-            await a.leave()
-
-    run_story(story)
+        saying = asyncio.create_task(say())
+        await eventually(lambda: a.counters()["multicast.waiting"] == 1)
+        before = said
+        with pytest.raises(unisono.Full):
+            a.multicast_nowait(b"now")
+        await asyncio.sleep(0.3)
+        assert before == said < 3000, "it waits"
+        process.signal(signal.SIGCONT)
+        assert await heard(a, 3000) == [b"%d " % i + KILO for i in range(3000)]
+        await saying
+        await a.leave()
 
 
 @contextlib.contextmanager
@@ -144,89 +137,77 @@ def flooding(a: Any, count: int = 10**9) -> Iterator[asyncio.Task[None]]:
         task.cancel()
 
 
-def test_a_client_that_does_not_read_is_disconnected_and_blocks_no_other() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 20)) as (one,):
-            a = await joining(place, "a")
-            raw = Raw(place, member("slow"))
-            await of_size(a, 2)
-            with flooding(a, 400) as saying:
-                found = await heard(a, 4000)
-                await saying
-            assert found == [b"%d " % i + KILO for i in range(4000)]
-            assert one.counts["cut"] == 1
-            await eventually(lambda: len(a.members) == 1)
-            assert "reads too slowly" in a.view.detail
-            *told_, (kind, reason) = await raw.rest()
-            assert kind == FrameKind.BYE and b"queue_bytes_max=1048576" in reason
-            kinds = [kind for kind, _ in told_]
-            assert kinds[0] == FrameKind.WELCOME and set(kinds[1:]) == {
-                FrameKind.VIEW,
-                FrameKind.DELIVER,
-            }
-            await a.leave()
-
-    run_story(story)
+async def test_a_client_that_does_not_read_is_disconnected_and_blocks_no_other(place: Path) -> None:
+    async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 20)) as (one,):
+        a = await joining(place, "a")
+        raw = Raw(place, member("slow"))
+        await of_size(a, 2)
+        with flooding(a, 400) as saying:
+            found = await heard(a, 4000)
+            await saying
+        assert found == [b"%d " % i + KILO for i in range(4000)]
+        assert one.counts["cut"] == 1
+        await eventually(lambda: len(a.members) == 1)
+        assert "reads too slowly" in a.view.detail
+        *told_, (kind, reason) = await raw.rest()
+        assert kind == FrameKind.BYE and b"queue_bytes_max=1048576" in reason
+        kinds = [kind for kind, _ in told_]
+        assert kinds[0] == FrameKind.WELCOME and set(kinds[1:]) == {
+            FrameKind.VIEW,
+            FrameKind.DELIVER,
+        }
+        await a.leave()
 
 
-def test_a_group_that_is_not_iterated_is_cut_off_with_the_reason() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)):
-            a = await joining(place, "a")
-            b = await joining(place, "b", queue_bytes_max=1 << 16)
-            await of_size(a, 2)
-            with flooding(a):
-                await asyncio.gather(of_size(a, 1))
-            heard_ = []
-            with pytest.raises(unisono.Stopped, match="reads too slowly"):
-                async for item in b:
-                    if isinstance(item, unisono.Message):
-                        heard_.append(item.number)
-            assert heard_ == list(range(1, len(heard_) + 1)), "all up to a place"
-            await a.leave()
-
-    run_story(story)
+async def test_a_group_that_is_not_iterated_is_cut_off_with_the_reason(place: Path) -> None:
+    async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)):
+        a = await joining(place, "a")
+        b = await joining(place, "b", queue_bytes_max=1 << 16)
+        await of_size(a, 2)
+        with flooding(a):
+            await asyncio.gather(of_size(a, 1))
+        heard_ = []
+        with pytest.raises(unisono.Stopped, match="reads too slowly"):
+            async for item in b:
+                if isinstance(item, unisono.Message):
+                    heard_.append(item.number)
+        assert heard_ == list(range(1, len(heard_) + 1)), "all up to a place"
+        await a.leave()
 
 
-def test_a_client_that_sheds_loses_the_oldest_and_learns_how_many() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)) as (one,):
-            a = await joining(place, "a")
-            raw = Raw(place, member("slow", sheds=True))
-            await of_size(a, 2)
-            with flooding(a, 800):
-                await messages(a, 8000)
-            assert not one.counts["cut"] and one.counts["shed"] > 1000
-            reading = asyncio.create_task(raw.rest())
-            await one.close()
-            numbers: list[int] = []
-            hearing = frames.BundleReader()
-            for kind, body in await reading:
-                if kind == FrameKind.SHED:
-                    numbers += [0] * decode(ShedFrame, memoryview(body)).messages
-                elif kind == FrameKind.DELIVER:
-                    numbers += [each.number for each in hearing.messages(memoryview(body), "")]
-            assert len(numbers) <= 8000
-            gaps = [number for at, number in enumerate(numbers, 1) if number not in (0, at)]
-            assert not gaps, "what is there is at its place"
-
-    run_story(story)
+async def test_a_client_that_sheds_loses_the_oldest_and_learns_how_many(place: Path) -> None:
+    async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)) as (one,):
+        a = await joining(place, "a")
+        raw = Raw(place, member("slow", sheds=True))
+        await of_size(a, 2)
+        with flooding(a, 800):
+            await messages(a, 8000)
+        assert not one.counts["cut"] and one.counts["shed"] > 1000
+        reading = asyncio.create_task(raw.rest())
+        await one.close()
+        numbers: list[int] = []
+        hearing = frames.BundleReader()
+        for kind, body in await reading:
+            if kind == FrameKind.SHED:
+                numbers += [0] * decode(ShedFrame, memoryview(body)).messages
+            elif kind == FrameKind.DELIVER:
+                numbers += [each.number for each in hearing.messages(memoryview(body), "")]
+        assert len(numbers) <= 8000
+        gaps = [number for at, number in enumerate(numbers, 1) if number not in (0, at)]
+        assert not gaps, "what is there is at its place"
 
 
-def test_all_queues_together_are_bounded_too() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place, bounds=SessionLimits(all_bytes_max=1 << 20)) as (one,):
-            a = await joining(place, "a")
-            raws = [Raw(place, member(f"slow{i}")) for i in range(3)]
-            await of_size(a, 4)
-            with flooding(a):
-                await of_size(a, 1)
-            assert one.counts["cut"] == 3
-            reasons = [(await raw.rest())[-1][1] for raw in raws]
-            assert all(b"all_bytes_max=1048576" in reason for reason in reasons)
-            await a.leave()
-
-    run_story(story)
+async def test_all_queues_together_are_bounded_too(place: Path) -> None:
+    async with daemons(place, bounds=SessionLimits(all_bytes_max=1 << 20)) as (one,):
+        a = await joining(place, "a")
+        raws = [Raw(place, member(f"slow{i}")) for i in range(3)]
+        await of_size(a, 4)
+        with flooding(a):
+            await of_size(a, 1)
+        assert one.counts["cut"] == 3
+        reasons = [(await raw.rest())[-1][1] for raw in raws]
+        assert all(b"all_bytes_max=1048576" in reason for reason in reasons)
+        await a.leave()
 
 
 BAD = {
@@ -272,57 +253,46 @@ BAD = {
 }
 
 
-def test_bad_frames_end_that_client_with_a_reason_and_no_other() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place, message_bytes_max=4000), joining(place, "good") as good:
-            for what, (data, word) in BAD.items():
-                *_, (kind, reason) = await Raw(place, data).rest()
-                assert kind == FrameKind.BYE and word in reason, (what, reason)
-            Raw(place, member("c") + b"\0\0").socket.close()
-            await good.multicast(b"still here")
-            await eventually(lambda: len(good.members) == 1)
-            assert await heard(good, 1) == [b"still here"]
-
-    run_story(story)
+async def test_bad_frames_end_that_client_with_a_reason_and_no_other(place: Path) -> None:
+    async with daemons(place, message_bytes_max=4000), joining(place, "good") as good:
+        for what, (data, word) in BAD.items():
+            *_, (kind, reason) = await Raw(place, data).rest()
+            assert kind == FrameKind.BYE and word in reason, (what, reason)
+        Raw(place, member("c") + b"\0\0").socket.close()
+        await good.multicast(b"still here")
+        await eventually(lambda: len(good.members) == 1)
+        assert await heard(good, 1) == [b"still here"]
 
 
-def test_too_many_clients_are_refused() -> None:
-    async def story(place: Path) -> None:
-        options: Any = {
-            "bounds": SessionLimits(clients_count_max=2),
-            "limits": RegistryLimits(groups_count_max=1),
-        }
-        async with daemons(place, **options), joining(place, "a"):
-            with pytest.raises(unisono.Stopped, match="the ring has 1 groups, its limit"):
-                await joining(place, "b", "h")
-            async with joining(place, "b"):
-                with pytest.raises(
-                    unisono.Stopped, match=r"2 clients, its limit clients_count_max"
-                ):
-                    await joining(place, "c")
-            await (await joining(place, "c")).leave()
-
-    run_story(story)
+async def test_too_many_clients_are_refused(place: Path) -> None:
+    options: Any = {
+        "bounds": SessionLimits(clients_count_max=2),
+        "limits": RegistryLimits(groups_count_max=1),
+    }
+    async with daemons(place, **options), joining(place, "a"):
+        with pytest.raises(unisono.Stopped, match="the ring has 1 groups, its limit"):
+            await joining(place, "b", "h")
+        async with joining(place, "b"):
+            with pytest.raises(unisono.Stopped, match=r"2 clients, its limit clients_count_max"):
+                await joining(place, "c")
+        await (await joining(place, "c")).leave()
 
 
-def test_doors_are_checked() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place) as (one,):
-            with pytest.raises(unisono.Misuse, match="another daemon listens there"):
-                await daemon(place, 0, free_port()).__aenter__()
-            assert (place / "d0").stat().st_mode & 0o777 == 0o600
-            assert str(one.at[0]) == f"unix:{place}/d0"
-        assert not (place / "d0").exists(), "it takes away what it made"
-        (place / "d0").write_text("mine")
-        with pytest.raises(unisono.Misuse, match="the file is not a socket"):
+async def test_listen_addresses_are_checked(place: Path) -> None:
+    async with daemons(place) as (one,):
+        with pytest.raises(unisono.Misuse, match="another daemon listens there"):
             await daemon(place, 0, free_port()).__aenter__()
-        (place / "d0").unlink()
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
-            dead.bind(f"{place}/d0")
-        async with daemons(place), joining(place, "a"):
-            pass  # what a dead daemon left is taken over
-
-    run_story(story)
+        assert (place / "d0").stat().st_mode & 0o777 == 0o600
+        assert str(one.at[0]) == f"unix:{place}/d0"
+    assert not (place / "d0").exists(), "it removes what it made"
+    (place / "d0").write_text("mine")
+    with pytest.raises(unisono.Misuse, match="the file is not a socket"):
+        await daemon(place, 0, free_port()).__aenter__()
+    (place / "d0").unlink()
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(f"{place}/d0")
+    async with daemons(place), joining(place, "a"):
+        pass  # the socket of a dead daemon is taken over
     with pytest.raises(unisono.Misuse, match="rmcast has no total order"):
         Daemon("/x", protocol="rmcast")
     with pytest.raises(unisono.Misuse, match="no listen address"):
@@ -330,52 +300,43 @@ def test_doors_are_checked() -> None:
     with pytest.raises(unisono.Misuse, match="slow='shed'"):
         Daemon("/x", slow="shed")
     with pytest.raises(unisono.Misuse, match="has no option"):
-        asyncio.run(Daemon("/x", protocol=RING, nonsense=1).__aenter__())
+        await Daemon("/x", protocol=RING, nonsense=1).__aenter__()
 
 
-def test_a_foreign_message_in_the_ring_is_ignored() -> None:
-    async def story(place: Path) -> None:
-        port = free_port()
-        state: Any = {"snapshot": lambda: b"", "restore": lambda data: None, **LIKE_A_DAEMON}
-        async with (
-            daemon(place, 0, port) as one,
-            joining(place, "a") as a,
-            unisono.join("ring", protocol=RING, name="x", port=port, **role(1), **state) as foreign,
-        ):
-            await foreign.multicast(b"hello?")
-            await foreign.multicast(b"")
-            await a.multicast(b"x")
-            assert await heard(a, 1) == [b"x"]
-            await eventually(lambda: one.counters()["registry.drop.record_malformed"] == 2)
-
-    run_story(story)
+async def test_a_foreign_message_in_the_ring_is_ignored(place: Path) -> None:
+    port = free_port()
+    state: Any = {"snapshot": lambda: b"", "restore": lambda data: None, **LIKE_A_DAEMON}
+    async with (
+        daemon(place, 0, port) as one,
+        joining(place, "a") as a,
+        unisono.join("ring", protocol=RING, name="x", port=port, **role(1), **state) as foreign,
+    ):
+        await foreign.multicast(b"hello?")
+        await foreign.multicast(b"")
+        await a.multicast(b"x")
+        assert await heard(a, 1) == [b"x"]
+        await eventually(lambda: one.counters()["registry.drop.record_malformed"] == 2)
 
 
-def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place) as (one,):
-            a = await joining(place, "a")
-            one.ring._incarnations.abandon("the net is gone")
-            with pytest.raises(unisono.Stopped, match="the net is gone"):
+async def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason(place: Path) -> None:
+    async with daemons(place) as (one,):
+        a = await joining(place, "a")
+        one.ring._incarnations.abandon("the net is gone")
+        with pytest.raises(unisono.Stopped, match="the net is gone"):
+            await one.serve()
+        assert await stopped(a) == "the daemon lost the ring: the net is gone"
+
+
+async def test_a_state_of_another_version_is_reported(place: Path) -> None:
+    port = free_port()
+    state: Any = {"snapshot": lambda: b"?!", "restore": lambda data: None, **LIKE_A_DAEMON}
+    first = unisono.join("ring", protocol=RING, name="x", port=port, **role(0), **state)
+    async with first as x:
+        giving = asyncio.create_task(_drained(x))
+        async with daemon(place, 0, port, **role(1)) as one:
+            with pytest.raises(unisono.Stopped, match="the ring's state is malformed"):
                 await one.serve()
-            assert await stopped(a) == "the daemon lost the ring: the net is gone"
-
-    run_story(story)
-
-
-def test_a_state_of_another_version_is_reported() -> None:
-    async def story(place: Path) -> None:
-        port = free_port()
-        state: Any = {"snapshot": lambda: b"?!", "restore": lambda data: None, **LIKE_A_DAEMON}
-        first = unisono.join("ring", protocol=RING, name="x", port=port, **role(0), **state)
-        async with first as x:
-            giving = asyncio.create_task(_drained(x))
-            async with daemon(place, 0, port, **role(1)) as one:
-                with pytest.raises(unisono.Stopped, match="the ring's state is malformed"):
-                    await one.serve()
-            giving.cancel()
-
-    run_story(story)
+        giving.cancel()
 
 
 async def _drained(group: Any) -> None:
@@ -383,30 +344,24 @@ async def _drained(group: Any) -> None:
         pass
 
 
-def test_the_sender_is_notified_when_its_message_is_stable() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place) as (one,), joining(place, "a") as a:
-            await of_size(a, 1)
-            level = unisono.Resilient(2)
-            body = frames.submit_head(level, ("g",)) + frames.bundle_of([b"x", b"y"])
-            record = encoded(MulticastFields(1, 4, None, body))
-            one._deliver(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
-            one._flush()
-            item = await anext(a)
-            assert isinstance(item, unisono.Stable)
-            found = [(each.sender, each.payload, each.number) for each in item.messages]
-            assert found == [(a.me, b"x", 5), (a.me, b"y", 6)]
-
-    run_story(story)
+async def test_the_sender_is_notified_when_its_message_is_stable(place: Path) -> None:
+    async with daemons(place) as (one,), joining(place, "a") as a:
+        await of_size(a, 1)
+        level = unisono.Resilient(2)
+        body = frames.submit_head(level, ("g",)) + frames.bundle_of([b"x", b"y"])
+        record = encoded(MulticastFields(1, 4, None, body))
+        one._deliver(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
+        one._flush()
+        item = await anext(a)
+        assert isinstance(item, unisono.Stable)
+        found = [(each.sender, each.payload, each.number) for each in item.messages]
+        assert found == [(a.me, b"x", 5), (a.me, b"y", 6)]
 
 
-def test_a_reason_reaches_the_waiting_caller() -> None:
-    async def story(place: Path) -> None:
-        async with daemons(place) as (one,):
-            a = await joining(place, "a")
-            waiting = asyncio.create_task(stopped(a))
-            await asyncio.sleep(0.05)
-            await one.close("maintenance")
-            assert await waiting == "maintenance"
-
-    run_story(story)
+async def test_a_reason_reaches_the_waiting_caller(place: Path) -> None:
+    async with daemons(place) as (one,):
+        a = await joining(place, "a")
+        waiting = asyncio.create_task(stopped(a))
+        await asyncio.sleep(0.05)
+        await one.close("maintenance")
+        assert await waiting == "maintenance"

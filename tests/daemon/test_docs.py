@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +21,6 @@ from unisono.cli import run
 pytestmark = pytest.mark.real
 
 PROGRAMS = blocks(section("OPERATIONS", "The daemon"), "python")
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="uni") as found:
-        yield Path(found)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["join", "connect", "daemon"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.stage import daemons, run_story
+from tests.daemon.stage import daemons
 from unisono.services.actions import Action, Actions, Committed, Participant
 
 pytestmark = pytest.mark.real
@@ -25,20 +25,17 @@ class Notary(Participant):
         self.done.append(action.key)
 
 
-def test_actions_commit_through_daemons() -> None:
-    async def story(place: Path) -> None:
-        notaries = [Notary() for _ in range(3)]
-        async with daemons(place, 2), contextlib.AsyncExitStack() as stack:
-            actions = [
-                await stack.enter_async_context(
-                    Actions(notary).join("deeds", name=f"n{at}", daemon=f"{place}/d{at % 2}")
-                )
-                for at, notary in enumerate(notaries)
-            ]
-            everyone = {f"n{at}": b"sign" for at in range(3)}
-            outcomes = await asyncio.gather(*(each.run(everyone) for each in actions))
-            assert [type(outcome) for outcome in outcomes] == [Committed] * 3
-        assert len(notaries[0].done) == 3
-        assert notaries[0].done == notaries[1].done == notaries[2].done
-
-    run_story(story)
+async def test_actions_commit_through_daemons(place: Path) -> None:
+    notaries = [Notary() for _ in range(3)]
+    async with daemons(place, 2), contextlib.AsyncExitStack() as stack:
+        actions = [
+            await stack.enter_async_context(
+                Actions(notary).join("deeds", name=f"n{at}", daemon=f"{place}/d{at % 2}")
+            )
+            for at, notary in enumerate(notaries)
+        ]
+        everyone = {f"n{at}": b"sign" for at in range(3)}
+        outcomes = await asyncio.gather(*(each.run(everyone) for each in actions))
+        assert [type(outcome) for outcome in outcomes] == [Committed] * 3
+    assert len(notaries[0].done) == 3
+    assert notaries[0].done == notaries[1].done == notaries[2].done

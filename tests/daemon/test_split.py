@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.namespaces import do, inside
-from tests.daemon.stage import RING, joining, patient, run_story
+from tests.daemon.stage import RING, joining, patient
 from tests.daemon.test_deaths import Tally
 from tests.harness import UNISONO, Child
 from tests.waiting import eventually
@@ -71,43 +71,42 @@ def daemon_in(space: Space, place: Path, at: int, sites: int) -> Child:
 
 @pytest.mark.skipif(RING != "ring", reason="what happens is the ring's way")
 @pytest.mark.parametrize("sites", [0, 3], ids=["those that came", "three in all"])
-def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> None:
-    async def story(place: Path) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as stack:
-            space = stack.enter_context(Space())
-            daemons = [stack.enter_context(daemon_in(space, place, at, sites)) for at in range(3)]
-            for each in daemons:
-                await loop.run_in_executor(None, each.expect, "listening")
-            tallies = [Tally() for _ in range(3)]
-            groups: list[Any] = []
-            tasks: list[asyncio.Task[None]] = []
-            for at, tally in enumerate(tallies):
-                state: Any = {"snapshot": tally.snapshot, "restore": tally.restore}
-                groups.append(await joining(place, f"m{at}", at=at, rejoin=True, **state))
-                tasks.append(asyncio.create_task(tally.follow(groups[-1])))
-            await eventually(lambda: all(len(group.members) == 3 for group in groups))
-            space.cut(PORTS[2])
-            saying = asyncio.create_task(groups[2].multicast(b"from the few", "safe"))
-            await eventually(lambda: len(groups[0].members) == len(groups[1].members) == 2)
-            await eventually(lambda: "members are heard" in groups[2].blocked)
-            for i in range(20):
-                await groups[i % 2].multicast(b"%d" % i)
-            await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)
-            assert not tallies[2].lines, "the minority delivers nothing"
-            space.heal()
-            await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3)
-            assert "join again" in tallies[2].lives[0].reason
-            await saying
-            await eventually(lambda: not any(group.blocked for group in groups))
-            await groups[2].multicast(b"back")
-            await eventually(lambda: all(tally.lines[-1:] == [b"back"] for tally in tallies))
-            assert tallies[0].lines == tallies[1].lines == tallies[2].lines
-            assert sorted(tallies[0].lines[:20], key=int) == [b"%d" % i for i in range(20)]
-            assert not tallies[0].lives and not tallies[1].lives
-            assert len({(group.view.id, group.members) for group in groups}) == 1
-            for group in groups:
-                await group.leave()
-            await asyncio.gather(*tasks)
-
-    run_story(story)
+async def test_a_daemon_that_was_apart_agrees_with_the_others_again(
+    sites: int, place: Path
+) -> None:
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        space = stack.enter_context(Space())
+        daemons = [stack.enter_context(daemon_in(space, place, at, sites)) for at in range(3)]
+        for each in daemons:
+            await loop.run_in_executor(None, each.expect, "listening")
+        tallies = [Tally() for _ in range(3)]
+        groups: list[Any] = []
+        tasks: list[asyncio.Task[None]] = []
+        for at, tally in enumerate(tallies):
+            state: Any = {"snapshot": tally.snapshot, "restore": tally.restore}
+            groups.append(await joining(place, f"m{at}", at=at, rejoin=True, **state))
+            tasks.append(asyncio.create_task(tally.follow(groups[-1])))
+        await eventually(lambda: all(len(group.members) == 3 for group in groups))
+        space.cut(PORTS[2])
+        saying = asyncio.create_task(groups[2].multicast(b"from the few", "safe"))
+        await eventually(lambda: len(groups[0].members) == len(groups[1].members) == 2)
+        await eventually(lambda: "members are heard" in groups[2].blocked)
+        for i in range(20):
+            await groups[i % 2].multicast(b"%d" % i)
+        await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)
+        assert not tallies[2].lines, "the minority delivers nothing"
+        space.heal()
+        await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3)
+        assert "join again" in tallies[2].lives[0].reason
+        await saying
+        await eventually(lambda: not any(group.blocked for group in groups))
+        await groups[2].multicast(b"back")
+        await eventually(lambda: all(tally.lines[-1:] == [b"back"] for tally in tallies))
+        assert tallies[0].lines == tallies[1].lines == tallies[2].lines
+        assert sorted(tallies[0].lines[:20], key=int) == [b"%d" % i for i in range(20)]
+        assert not tallies[0].lives and not tallies[1].lives
+        assert len({(group.view.id, group.members) for group in groups}) == 1
+        for group in groups:
+            await group.leave()
+        await asyncio.gather(*tasks)

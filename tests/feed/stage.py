@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests import waiting
 from unisono.feed import rows
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
@@ -67,10 +66,6 @@ def everything(directory: Path) -> list[dict[str, Any]]:
 def shape(found: Sequence[dict[str, Any]]) -> str:
     """`1m 2v 2m 3g`: the places and kinds of rows."""
     return " ".join(f"{row['place']}{row['kind'][0]}" for row in found)
-
-
-def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.run_story(story())
 
 
 class Served:

@@ -17,7 +17,7 @@ import pytest
 import unisono
 from tests.cli.running import refused
 from tests.cli.running import unisono as command
-from tests.feed.stage import everything, message, put, run_story, shape
+from tests.feed.stage import everything, message, put, shape
 from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually
@@ -68,37 +68,31 @@ async def reached(fed: Feed, end: int) -> None:
     await eventually(lambda: fed.status()["end"] >= end)
 
 
-def test_a_feed_whose_options_do_not_fit_ends_with_the_reason(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a"), feed(tmp_path, port, tries=61) as fed:
-            with pytest.raises(Refused, match="has tries=60 and this member has tries=61"):
-                await asyncio.wait_for(fed.serve(), LIMIT_S)
-
-    asyncio.run(story())
+async def test_a_feed_whose_options_do_not_fit_ends_with_the_reason(tmp_path: Path) -> None:
+    port = free_port()
+    async with member(port, "a"), feed(tmp_path, port, tries=61) as fed:
+        with pytest.raises(Refused, match="has tries=60 and this member has tries=61"):
+            await asyncio.wait_for(fed.serve(), LIMIT_S)
 
 
-def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a") as a:
-            await say(a, 1, 500)
-            async with feed(tmp_path, port) as fed:
-                await reached(fed, 500)
-                name = (fed.status()["member"] or "").partition("#")[0]
-                assert fed.counts["recalled"] == 500
-                await say(a, 501, 700)
-                await reached(fed, 700)
-            await say(a, 701, 900)
-            async with feed(tmp_path, port) as fed:
-                await say(a, 901, 1000)
-                await reached(fed, 1000)
-                status = fed.status()
-                assert status["missing"] == []
-                assert status["member"].partition("#")[0] == name, "it is the same site"
-                assert [incarnation for incarnation, _, _ in status["stretches"]] == [a.incarnation]
-
-    run_story(story)
+async def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
+    port = free_port()
+    async with member(port, "a") as a:
+        await say(a, 1, 500)
+        async with feed(tmp_path, port) as fed:
+            await reached(fed, 500)
+            name = (fed.status()["member"] or "").partition("#")[0]
+            assert fed.counts["recalled"] == 500
+            await say(a, 501, 700)
+            await reached(fed, 700)
+        await say(a, 701, 900)
+        async with feed(tmp_path, port) as fed:
+            await say(a, 901, 1000)
+            await reached(fed, 1000)
+            status = fed.status()
+            assert status["missing"] == []
+            assert status["member"].partition("#")[0] == name, "it is the same site"
+            assert [incarnation for incarnation, _, _ in status["stretches"]] == [a.incarnation]
     found = everything(tmp_path)
     assert sent(tmp_path) == list(range(1, 1001))
     assert [row["place"] for row in found if row["kind"] == "message"] == list(range(1, 1001))
@@ -106,25 +100,22 @@ def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
     assert [row for row in found if row["kind"] == "view"]
 
 
-def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        # The member itself forgets at once.
-        async with member(port, "a", retain_bytes=1) as a:
-            async with feed(tmp_path / "one", port) as one:
-                await eventually(lambda: one.status()["member"] is not None)
-                await say(a, 1, 800)
-                await reached(one, 800)
-            # Back, the feed has nothing of it in memory: it serves from its log.
-            async with feed(tmp_path / "two", port) as two, feed(tmp_path / "one", port) as one:
-                await reached(two, 800)
-                await say(a, 801, 900)
-                await reached(two, 900)
-                await reached(one, 900)
-                assert two.counts["recalled"] == 800
-                assert not two.counts["lost"]
-
-    run_story(story)
+async def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
+    port = free_port()
+    # The member itself forgets at once.
+    async with member(port, "a", retain_bytes=1) as a:
+        async with feed(tmp_path / "one", port) as one:
+            await eventually(lambda: one.status()["member"] is not None)
+            await say(a, 1, 800)
+            await reached(one, 800)
+        # Back, the feed has nothing of it in memory: it serves from its log.
+        async with feed(tmp_path / "two", port) as two, feed(tmp_path / "one", port) as one:
+            await reached(two, 800)
+            await say(a, 801, 900)
+            await reached(two, 900)
+            await reached(one, 900)
+            assert two.counts["recalled"] == 800
+            assert not two.counts["lost"]
     kept = ("place", "payload", "sender", "sender_incarnation", "number", "life", "service")
     one, two = (
         [
@@ -138,18 +129,15 @@ def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
     assert len(one) == 900
 
 
-def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a", retain_bytes=20 * (64 + 3)) as a:
-            await say(a, 1, 99)
-            async with feed(tmp_path, port) as fed:
-                await reached(fed, 99)
-                await say(a, 100, 110)
-                await reached(fed, 110)
-                assert 60 < fed.counts["lost"] < 99
-
-    run_story(story)
+async def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
+    port = free_port()
+    async with member(port, "a", retain_bytes=20 * (64 + 3)) as a:
+        await say(a, 1, 99)
+        async with feed(tmp_path, port) as fed:
+            await reached(fed, 99)
+            await say(a, 100, 110)
+            await reached(fed, 110)
+            assert 60 < fed.counts["lost"] < 99
     found = everything(tmp_path)
     gap = found[0]
     assert gap["kind"] == "gap"
@@ -159,44 +147,40 @@ def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_group_that_was_founded_anew_goes_on_after_a_gap(tmp_path: Path, clean: bool) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a") as a, feed(tmp_path, port) as fed:
-            await say(a, 1, 5)
-            await reached(fed, 5)
-            if clean:
-                await a.leave()
-                await eventually(lambda: len(fed.status()["members"]) == 1)
-        async with member(port, "a") as a, feed(tmp_path, port) as fed:
-            await say(a, 6, 9)
-            await reached(fed, 10)
-            assert fed.status()["stretches"][-1][:2] == [a.incarnation, 6]
-
-    run_story(story)
+async def test_a_group_that_was_founded_anew_goes_on_after_a_gap(
+    tmp_path: Path, clean: bool
+) -> None:
+    port = free_port()
+    async with member(port, "a") as a, feed(tmp_path, port) as fed:
+        await say(a, 1, 5)
+        await reached(fed, 5)
+        if clean:
+            await a.leave()
+            await eventually(lambda: len(fed.status()["members"]) == 1)
+    async with member(port, "a") as a, feed(tmp_path, port) as fed:
+        await say(a, 6, 9)
+        await reached(fed, 10)
+        assert fed.status()["stretches"][-1][:2] == [a.incarnation, 6]
     found = [row for row in everything(tmp_path) if row["kind"] != "view"]
     assert shape(found) == "1m 2m 3m 4m 5m 6g 7m 8m 9m 10m"
     assert found[5].get("number") == (0 if clean else None), "the last to leave has missed nothing"
 
 
-def test_rows_are_logged_once_although_the_group_was_founded_anew(tmp_path: Path) -> None:
+async def test_rows_are_logged_once_although_the_group_was_founded_anew(tmp_path: Path) -> None:
     """The feed ended cleanly and nobody is left who remembers its writers, but the log."""
 
     def write(at: str, *numbers: int) -> int:
         with FeedClient(at) as client:
             return client.write("q", 0, 1, 0, [b"%d" % number for number in numbers])
 
-    async def story() -> None:
-        for numbers in ((1, 2), (1, 2, 3), (1, 2, 3)):
-            port = free_port()
-            async with member(port, "a"), feed(tmp_path, port) as fed:
-                await asyncio.to_thread(write, fed.at, *numbers)
-
-    run_story(story)
+    for numbers in ((1, 2), (1, 2, 3), (1, 2, 3)):
+        port = free_port()
+        async with member(port, "a"), feed(tmp_path, port) as fed:
+            await asyncio.to_thread(write, fed.at, *numbers)
     assert sent(tmp_path) == [1, 2, 3]
 
 
-def test_rows_are_acknowledged_when_they_are_in_the_log(
+async def test_rows_are_acknowledged_when_they_are_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = Log.append
@@ -205,66 +189,57 @@ def test_rows_are_acknowledged_when_they_are_in_the_log(
         time.sleep(0.1)
         append(*arguments)
 
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a") as a, feed(tmp_path, port) as fed:
-            await reached(fed, 0)
+    port = free_port()
+    async with member(port, "a") as a, feed(tmp_path, port) as fed:
+        await reached(fed, 0)
 
-            def write() -> None:
-                with FeedClient(fed.at, 30) as client:
-                    offset = client.write("q", 0, 1, 0, [b"%d" % n for n in range(1, 301)])
-                    assert client.bounds().end >= offset >= 300
-                    # Once more, as after a crash of the writer, and on.
-                    client.write("q", 0, 1, 200, [b"%d" % n for n in range(201, 401)])
-                    client.write("q", 0, 1, 0, [b"1"])
-                    assert client.bounds().end == 400
-                    assert client.status()["in_flight_octets"] == 0
+        def write() -> None:
+            with FeedClient(fed.at, 30) as client:
+                offset = client.write("q", 0, 1, 0, [b"%d" % n for n in range(1, 301)])
+                assert client.bounds().end >= offset >= 300
+                # Once more, as after a crash of the writer, and on.
+                client.write("q", 0, 1, 200, [b"%d" % n for n in range(201, 401)])
+                client.write("q", 0, 1, 0, [b"1"])
+                assert client.bounds().end == 400
+                assert client.status()["in_flight_octets"] == 0
 
-            await asyncio.to_thread(write)
-            assert a.counters()["replay.repeated"] == 0, "its log has them: not sent again"
-            monkeypatch.setattr(Log, "append", slowly)
-            offset = await fed.take("q", 1, 1, 0, [b"401"])
-            assert fed.status()["end"] == offset == 401, "not before it is durable"
-
-    run_story(story)
+        await asyncio.to_thread(write)
+        assert a.counters()["replay.repeated"] == 0, "its log has them: not sent again"
+        monkeypatch.setattr(Log, "append", slowly)
+        offset = await fed.take("q", 1, 1, 0, [b"401"])
+        assert fed.status()["end"] == offset == 401, "not before it is durable"
     assert sent(tmp_path) == list(range(1, 402))
 
 
-def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
-    async def story() -> None:
-        options = {"port": free_port(), "protocol": "mtp", "join_s": 40.0}
-        talker = unisono.join("g", replayable=True, name="a", master=1, **options)
-        async with talker as a:
-            reading = asyncio.create_task(_read(a))
-            await say(a, 1, 100)
-            for first in (101, 301):
-                async with Feed("g", tmp_path, listen="127.0.0.1:0", **options) as fed:
-                    await eventually(lambda f=fed: f.status()["member"] is not None)
-                    await say(a, first, first + 99)
-                    await reached(fed, first + 99)
-                await say(a, first + 100, first + 199)
-            reading.cancel()
-
-    run_story(story)
+async def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
+    options = {"port": free_port(), "protocol": "mtp", "join_s": 40.0}
+    talker = unisono.join("g", replayable=True, name="a", master=1, **options)
+    async with talker as a:
+        reading = asyncio.create_task(_read(a))
+        await say(a, 1, 100)
+        for first in (101, 301):
+            async with Feed("g", tmp_path, listen="127.0.0.1:0", **options) as fed:
+                await eventually(lambda f=fed: f.status()["member"] is not None)
+                await say(a, first, first + 99)
+                await reached(fed, first + 99)
+            await say(a, first + 100, first + 199)
+        reading.cancel()
     assert sent(tmp_path) == list(range(1, 401))
     assert not [row for row in everything(tmp_path) if row["kind"] == "gap"]
 
 
-def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
+async def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
     from tests.daemon.stage import daemons, joining
 
-    async def story() -> None:
-        async with daemons(tmp_path, 2), joining(tmp_path, "a", at=0, replayable=True) as a:
-            reading = asyncio.create_task(_read(a))
-            await say(a, 1, 50)
-            options = {"daemon": f"unix:{tmp_path}/d1", "name": "f", "listen": "127.0.0.1:0"}
-            async with Feed("g", tmp_path / "log", join_s=40.0, **options) as fed:
-                await reached(fed, 50)
-                await say(a, 51, 80)
-                await reached(fed, 80)
-            reading.cancel()
-
-    run_story(story)
+    async with daemons(tmp_path, 2), joining(tmp_path, "a", at=0, replayable=True) as a:
+        reading = asyncio.create_task(_read(a))
+        await say(a, 1, 50)
+        options = {"daemon": f"unix:{tmp_path}/d1", "name": "f", "listen": "127.0.0.1:0"}
+        async with Feed("g", tmp_path / "log", join_s=40.0, **options) as fed:
+            await reached(fed, 50)
+            await say(a, 51, 80)
+            await reached(fed, 80)
+        reading.cancel()
     assert sent(tmp_path / "log") == list(range(1, 81))
 
 
@@ -313,45 +288,41 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         Feed("g", tmp_path, retain_s=0)
 
 
-def test_the_status_shows_the_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_status_shows_the_retention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("unisono.feed.site.TRIM_EVERY_S", 0.05)
 
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a") as a, feed(tmp_path, port, retain_bytes=20_000) as fed:
-            for first in range(1, 2001, 100):
-                await say(a, first, first + 99)
-                await reached(fed, first + 99)
-            await eventually(lambda: fed.status()["octets"] <= 20_000)
-            dropped = fed.status()["first"] - 1
-            assert dropped > 0
-            # Counted in the loop once the thread that drops them is done.
-            await eventually(lambda: fed.status()["counts"].get("dropped_places") == dropped)
-
-    run_story(story)
+    port = free_port()
+    async with member(port, "a") as a, feed(tmp_path, port, retain_bytes=20_000) as fed:
+        for first in range(1, 2001, 100):
+            await say(a, first, first + 99)
+            await reached(fed, first + 99)
+        await eventually(lambda: fed.status()["octets"] <= 20_000)
+        dropped = fed.status()["first"] - 1
+        assert dropped > 0
+        # Counted in the loop once the thread that drops them is done.
+        await eventually(lambda: fed.status()["counts"].get("dropped_places") == dropped)
     found = sent(tmp_path)
     assert found == list(range(2001 - len(found), 2001))
 
 
-def test_replaced_messages_follow_a_gap_row(tmp_path: Path) -> None:
+async def test_replaced_messages_follow_a_gap_row(tmp_path: Path) -> None:
     """As if the feed and the sender had died with the only copies of a message."""
 
-    async def story() -> None:
-        port = free_port()
-        async with member(port, "a") as a:
-            async with feed(tmp_path, port) as fed:
-                await say(a, 1, 10)
-                await reached(fed, 10)
-                incarnation = a.incarnation
-            with Log(tmp_path, durable=False) as log:
-                keeper = Keeper(log, "g")
-                put(log, keeper.enter(incarnation, 10, 1))
-                put(log, keeper.deliver([message(11, b"11"), message(12, b"12")], 1))
-            await say(a, 21, 25)
-            async with feed(tmp_path, port) as fed:
-                await reached(fed, 18)
-
-    run_story(story)
+    port = free_port()
+    async with member(port, "a") as a:
+        async with feed(tmp_path, port) as fed:
+            await say(a, 1, 10)
+            await reached(fed, 10)
+            incarnation = a.incarnation
+        with Log(tmp_path, durable=False) as log:
+            keeper = Keeper(log, "g")
+            put(log, keeper.enter(incarnation, 10, 1))
+            put(log, keeper.deliver([message(11, b"11"), message(12, b"12")], 1))
+        await say(a, 21, 25)
+        async with feed(tmp_path, port) as fed:
+            await reached(fed, 18)
     found = [row for row in everything(tmp_path) if row["kind"] != "view"]
     assert [int(row.get("payload", b"0")) for row in found] == [*range(1, 13), 0, *range(21, 26)]
     assert (found[12]["place"], found[12]["number"]) == (13, 2)

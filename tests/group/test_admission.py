@@ -104,32 +104,26 @@ def test_options_of_the_protocol_are_alike(protocol: str, option: str, value: in
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("octets", [512, 9000])
-def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> None:
-    async def story() -> None:
-        own: dict[str, Any] = {"packet_bytes_max": octets, "window_bytes_max": 100_000}
-        port, large = free_port(), bytes(40_000)
-        async with (
-            joining(port, "a", protocol) as a,
-            joining(port, "b", protocol, queue_count_max=9, **own) as b,
-        ):
-            for said in (a, b):
-                await said.multicast(large)
-                assert await next_message(a) == await next_message(b) == large
-
-    run_story(story())
+async def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> None:
+    own: dict[str, Any] = {"packet_bytes_max": octets, "window_bytes_max": 100_000}
+    port, large = free_port(), bytes(40_000)
+    async with (
+        joining(port, "a", protocol) as a,
+        joining(port, "b", protocol, queue_count_max=9, **own) as b,
+    ):
+        for said in (a, b):
+            await said.multicast(large)
+            assert await next_message(a) == await next_message(b) == large
 
 
-def test_two_that_wait_for_others_report_that_they_differ() -> None:
-    async def story() -> None:
-        port = free_port()
-        with pytest.raises(unisono.Stopped) as stopped:
-            await asyncio.gather(
-                joining(port, "a", "ring", sites=2, join_s=1.5)._group._join(),
-                joining(port, "b", "ring", sites=3, join_s=1.5)._group._join(),
-            )
-        assert "has sites=3 and this member has sites=2" in stopped.value.reason
-
-    run_story(story())
+async def test_two_that_wait_for_others_report_that_they_differ() -> None:
+    port = free_port()
+    with pytest.raises(unisono.Stopped) as stopped:
+        await asyncio.gather(
+            joining(port, "a", "ring", sites=2, join_s=1.5)._group._join(),
+            joining(port, "b", "ring", sites=3, join_s=1.5)._group._join(),
+        )
+    assert "has sites=3 and this member has sites=2" in stopped.value.reason
 
 
 def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
@@ -139,45 +133,37 @@ def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("state", [False, True])
-def test_a_joiner_that_gives_up_blocks_no_member(protocol: str, state: bool) -> None:
+async def test_a_joiner_that_gives_up_blocks_no_member(protocol: str, state: bool) -> None:
     """A ring of one counted it, and was blocked for good."""
 
-    async def story() -> None:
-        port, options = free_port(), STATE if state else {}
-        async with joining(port, "a", protocol, **options) as a:
-            for patience_us in (0, 200, 500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 6_000):
-                trying = asyncio.ensure_future(
-                    joining(port, "b", protocol, **options)._group._join()
-                )
-                await asyncio.sleep(patience_us / 1e6)
-                trying.cancel()
-                try:
-                    group = await trying
-                except asyncio.CancelledError:
-                    pass
-                else:
-                    await group.leave()
-                said = b"%d" % patience_us
-                await a.multicast(said)
-                while await next_message(a) != said:
-                    pass
-                while len(a.members) > 1:
-                    await asyncio.sleep(0.005)
-                assert not a.blocked
-
-    run_story(story())
+    port, options = free_port(), STATE if state else {}
+    async with joining(port, "a", protocol, **options) as a:
+        for patience_us in (0, 200, 500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 6_000):
+            trying = asyncio.ensure_future(joining(port, "b", protocol, **options)._group._join())
+            await asyncio.sleep(patience_us / 1e6)
+            trying.cancel()
+            try:
+                group = await trying
+            except asyncio.CancelledError:
+                pass
+            else:
+                await group.leave()
+            said = b"%d" % patience_us
+            await a.multicast(said)
+            while await next_message(a) != said:
+                pass
+            while len(a.members) > 1:
+                await asyncio.sleep(0.005)
+            assert not a.blocked
 
 
-def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
-    async def story() -> None:
-        joined = joining(free_port(), "a", "ring", sites=3)._group
-        trying = asyncio.ensure_future(joined._join())
-        await asyncio.sleep(0.05)
-        trying.cancel()
-        await asyncio.sleep(0)
-        trying.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await trying
-        assert joined.stopped and session_of(joined).driver.finished
-
-    run_story(story())
+async def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
+    joined = joining(free_port(), "a", "ring", sites=3)._group
+    trying = asyncio.ensure_future(joined._join())
+    await asyncio.sleep(0.05)
+    trying.cancel()
+    await asyncio.sleep(0)
+    trying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trying
+    assert joined.stopped and session_of(joined).driver.finished

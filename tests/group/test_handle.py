@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import unisono
-from tests import waiting
 from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from unisono.core import Cause
@@ -36,27 +35,24 @@ async def both(a: Group, b: Group) -> None:
     ("protocol", "service", "options"),
     [("rmcast", "causal", {}), ("ring", "agreed", {}), ("ring", "safe", {"replayable": True})],
 )
-def test_a_sender_waits_for_its_own_delivery(
+async def test_a_sender_waits_for_its_own_delivery(
     protocol: str, service: str, options: dict[str, Any]
 ) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with (
-            joining(port, "a", protocol=protocol, **options) as a,
-            joining(port, "b", protocol=protocol, **options) as b,
-        ):
-            await both(a, b)
-            handle = a.multicast(b"one", service)
-            found = await handle.delivered
-            assert (found.sender, found.payload, found.number) == (a.me, b"one", await handle)
-            many = a.multicast_many([b"two", b"three"], service)
-            assert (await many.delivered).payload == b"three"
-            heard = [item async for item in _messages(a, 3)]
-            assert [m.seq for m in heard] == [found.seq, heard[1].seq, (await many.delivered).seq]
-            if service == "safe":
-                assert await handle.stable == ()  # Safe, and the ring names no holders.
-
-    waiting.run_story(story())
+    port = free_port()
+    async with (
+        joining(port, "a", protocol=protocol, **options) as a,
+        joining(port, "b", protocol=protocol, **options) as b,
+    ):
+        await both(a, b)
+        handle = a.multicast(b"one", service)
+        found = await handle.delivered
+        assert (found.sender, found.payload, found.number) == (a.me, b"one", await handle)
+        many = a.multicast_many([b"two", b"three"], service)
+        assert (await many.delivered).payload == b"three"
+        heard = [item async for item in _messages(a, 3)]
+        assert [m.seq for m in heard] == [found.seq, heard[1].seq, (await many.delivered).seq]
+        if service == "safe":
+            assert await handle.stable == ()  # Safe, and the ring names no holders.
 
 
 async def _messages(group: Group, count: int) -> Any:
@@ -69,51 +65,42 @@ async def _messages(group: Group, count: int) -> Any:
 
 
 @pytest.mark.real
-def test_a_waiting_caller_gets_the_reason_when_the_member_stops_first() -> None:
-    async def story() -> None:
-        port = free_port()
-        async with joining(port, "a", rejoin=False) as a, joining(port, "b", rejoin=False) as b:
-            await both(a, b)
-            handle = a.multicast(b"one")
-            delivered = handle.delivered
-            session_of(a).fail("for a test")
-            with pytest.raises(unisono.Undelivered, match="for a test"):
-                await delivered
-            with pytest.raises(unisono.Undelivered, match="for a test"):
-                await handle.delivered
-
-    waiting.run_story(story())
+async def test_a_waiting_caller_gets_the_reason_when_the_member_stops_first() -> None:
+    port = free_port()
+    async with joining(port, "a", rejoin=False) as a, joining(port, "b", rejoin=False) as b:
+        await both(a, b)
+        handle = a.multicast(b"one")
+        delivered = handle.delivered
+        session_of(a).fail("for a test")
+        with pytest.raises(unisono.Undelivered, match="for a test"):
+            await delivered
+        with pytest.raises(unisono.Undelivered, match="for a test"):
+            await handle.delivered
 
 
 @pytest.mark.real
-def test_what_cannot_be_awaited_is_a_misuse() -> None:
-    async def story() -> None:
-        port = free_port()
-        async with joining(port, "a") as a:
-            with pytest.raises(unisono.Misuse, match="safe or resilient"):
-                _ = a.multicast(b"one", "causal").stable
-            empty = a.multicast_many([])
-            assert await empty == 0
-            with pytest.raises(unisono.Misuse, match="empty"):
-                _ = empty.delivered
-
-    waiting.run_story(story())
+async def test_what_cannot_be_awaited_is_a_misuse() -> None:
+    port = free_port()
+    async with joining(port, "a") as a:
+        with pytest.raises(unisono.Misuse, match="safe or resilient"):
+            _ = a.multicast(b"one", "causal").stable
+        empty = a.multicast_many([])
+        assert await empty == 0
+        with pytest.raises(unisono.Misuse, match="empty"):
+            _ = empty.delivered
 
 
-def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
-    async def story() -> None:
-        handles = Handles()
-        handles.begin(ME)
-        handle = Handle(Resilient(2))
-        handle.accept(1)
-        handles.add(handle)
-        message = Message(ME, b"x", 1, "v", 7, Resilient(2))
-        handles.deliver([message])
-        assert (await handle.delivered).seq == 7 and not handle.stable.done()
-        handles.stabilize([message], (ME,))
-        assert await handle.stable == (ME,)
-
-    asyncio.run(story())
+async def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
+    handles = Handles()
+    handles.begin(ME)
+    handle = Handle(Resilient(2))
+    handle.accept(1)
+    handles.add(handle)
+    message = Message(ME, b"x", 1, "v", 7, Resilient(2))
+    handles.deliver([message])
+    assert (await handle.delivered).seq == 7 and not handle.stable.done()
+    handles.stabilize([message], (ME,))
+    assert await handle.stable == (ME,)
 
 
 def test_a_resilient_message_that_too_few_can_hold_is_delivered_and_not_stable() -> None:
@@ -136,55 +123,49 @@ def test_a_resilient_message_that_too_few_can_hold_is_delivered_and_not_stable()
     asyncio.run(main())
 
 
-def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
-    async def story() -> None:
-        handles = Handles()
-        handles.begin(ME)
-        waited = {}
-        for number in (2, 5, 9):
-            handle = Handle(Service.AGREED)
-            handle.accept(number)
-            handles.add(handle)
-            waited[number] = handle.delivered
-        other = Member("b", Address("127.0.0.1", 2), 1)
-        data = b"".join(b"%02d" % n for n in range(1, 9))
-        runs = MessageRuns(
-            [
-                MessageRun(other, data, 0, 2, 8, 1, "v", 1, Service.AGREED),
-                MessageRun(ME, data, 0, 2, 8, 1, "v", 9, Service.AGREED),
-            ]
-        )
-        handles.deliver(runs)
-        found = {number: future.result() for number, future in waited.items() if future.done()}
-        assert {n: (m.payload, m.seq) for n, m in found.items()} == {
-            2: (b"02", 10),
-            5: (b"05", 13),
-        }
-        assert runs.payloads()[8:] == [b"%02d" % n for n in range(1, 9)]
-        handles.fail("over")
-        with pytest.raises(unisono.Undelivered):
-            await waited[9]
-
-    asyncio.run(story())
-
-
-def test_a_time_out_of_one_waiter_does_not_spoil_the_handle() -> None:
-    async def story() -> None:
-        handles = Handles()
-        handles.begin(ME)
-        handle = Handle(Resilient(2))
-        handle.accept(1)
+async def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
+    handles = Handles()
+    handles.begin(ME)
+    waited = {}
+    for number in (2, 5, 9):
+        handle = Handle(Service.AGREED)
+        handle.accept(number)
         handles.add(handle)
-        for future in (handle.delivered, handle.stable):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(future, 0)
-        message = Message(ME, b"x", 1, "v", 7, Resilient(2))
-        handles.deliver([message])
-        handles.stabilize([message], (ME,))
-        assert await handle.delivered == message
-        assert await handle.stable == (ME,)
+        waited[number] = handle.delivered
+    other = Member("b", Address("127.0.0.1", 2), 1)
+    data = b"".join(b"%02d" % n for n in range(1, 9))
+    runs = MessageRuns(
+        [
+            MessageRun(other, data, 0, 2, 8, 1, "v", 1, Service.AGREED),
+            MessageRun(ME, data, 0, 2, 8, 1, "v", 9, Service.AGREED),
+        ]
+    )
+    handles.deliver(runs)
+    found = {number: future.result() for number, future in waited.items() if future.done()}
+    assert {n: (m.payload, m.seq) for n, m in found.items()} == {
+        2: (b"02", 10),
+        5: (b"05", 13),
+    }
+    assert runs.payloads()[8:] == [b"%02d" % n for n in range(1, 9)]
+    handles.fail("over")
+    with pytest.raises(unisono.Undelivered):
+        await waited[9]
 
-    asyncio.run(story())
+
+async def test_a_time_out_of_one_waiter_does_not_spoil_the_handle() -> None:
+    handles = Handles()
+    handles.begin(ME)
+    handle = Handle(Resilient(2))
+    handle.accept(1)
+    handles.add(handle)
+    for future in (handle.delivered, handle.stable):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(future, 0)
+    message = Message(ME, b"x", 1, "v", 7, Resilient(2))
+    handles.deliver([message])
+    handles.stabilize([message], (ME,))
+    assert await handle.delivered == message
+    assert await handle.stable == (ME,)
 
 
 class Window:
@@ -203,56 +184,50 @@ class Window:
         self.sent += messages
 
 
-def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled() -> None:
-    async def story() -> None:
-        window, buffer = Window(), SendBuffer()
-        buffer.begin(window)
-        handle = buffer.submit(PayloadBatch([b"q"]), Service.AGREED)
-        one, other = asyncio.ensure_future(handle), asyncio.create_task(_number(handle))
-        await asyncio.sleep(0)
-        one.cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert buffer.waiting_count == 1 and not other.done()
-        other.cancel()
-        await asyncio.wait([other])
-        assert buffer.waiting_count == 0
-        with pytest.raises(unisono.Undelivered, match="withdrawn"):
-            await handle
-        with pytest.raises(unisono.Undelivered, match="withdrawn"):
-            await handle.delivered
-        task = asyncio.create_task(buffer.submit(PayloadBatch([b"r"]), Service.AGREED))
-        task.cancel()  # Before its first step.
-        await asyncio.wait([task])
-        assert buffer.waiting_count == 0
-        last = buffer.submit(PayloadBatch([b"s"]), Service.AGREED)
-        window.credit = 100
-        buffer.stepped()
-        assert await asyncio.create_task(last) == await asyncio.create_task(last) == 1
-        buffer.flush()
-        assert window.sent == [b"s"]
-
-    asyncio.run(story())
+async def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled() -> None:
+    window, buffer = Window(), SendBuffer()
+    buffer.begin(window)
+    handle = buffer.submit(PayloadBatch([b"q"]), Service.AGREED)
+    one, other = asyncio.ensure_future(handle), asyncio.create_task(_number(handle))
+    await asyncio.sleep(0)
+    one.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert buffer.waiting_count == 1 and not other.done()
+    other.cancel()
+    await asyncio.wait([other])
+    assert buffer.waiting_count == 0
+    with pytest.raises(unisono.Undelivered, match="withdrawn"):
+        await handle
+    with pytest.raises(unisono.Undelivered, match="withdrawn"):
+        await handle.delivered
+    task = asyncio.create_task(buffer.submit(PayloadBatch([b"r"]), Service.AGREED))
+    task.cancel()  # Before its first step.
+    await asyncio.wait([task])
+    assert buffer.waiting_count == 0
+    last = buffer.submit(PayloadBatch([b"s"]), Service.AGREED)
+    window.credit = 100
+    buffer.stepped()
+    assert await asyncio.create_task(last) == await asyncio.create_task(last) == 1
+    buffer.flush()
+    assert window.sent == [b"s"]
 
 
 async def _number(handle: Handle) -> int:
     return await handle
 
 
-def test_awaiting_a_message_that_was_shed_fails() -> None:
-    async def story() -> None:
-        handles = Handles()
-        handles.begin(ME)
-        waited = []
-        for number in (1, 2, 3):
-            handle = Handle(Service.AGREED)
-            handle.accept(number)
-            handles.add(handle)
-            waited.append(handle.delivered)
-        handles.shed()
-        handles.deliver([Message(ME, b"x", 2, "v", 7, Service.AGREED)])
-        assert waited[1].done() and not waited[2].done()
-        with pytest.raises(unisono.Undelivered, match="shed"):
-            await waited[0]
-
-    asyncio.run(story())
+async def test_awaiting_a_message_that_was_shed_fails() -> None:
+    handles = Handles()
+    handles.begin(ME)
+    waited = []
+    for number in (1, 2, 3):
+        handle = Handle(Service.AGREED)
+        handle.accept(number)
+        handles.add(handle)
+        waited.append(handle.delivered)
+    handles.shed()
+    handles.deliver([Message(ME, b"x", 2, "v", 7, Service.AGREED)])
+    assert waited[1].done() and not waited[2].done()
+    with pytest.raises(unisono.Undelivered, match="shed"):
+        await waited[0]

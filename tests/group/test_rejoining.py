@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unisono
-from tests import waiting
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
 from unisono.core import Cause
 from unisono.group import Group
 from unisono.group.rejoining import (
@@ -151,72 +149,65 @@ def test_a_member_that_gave_up_does_not_rejoin() -> None:
 # -- for real -------------------------------------------------------------------------------------
 
 
-def run_story(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    waiting.run_story(story(free_port()))
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("protocol", ["ring", "mtp"])
-def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_missed(
-    protocol: str,
+async def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_missed(
+    protocol: str, port: int
 ) -> None:
     """It is deaf and dumb for a while; the others go on, and it is given their state."""
 
-    async def story(port: int) -> None:
-        states = {name: [b""] for name in "abc"}
-        items: dict[str, list[Any]] = {name: [] for name in "abc"}
+    states = {name: [b""] for name in "abc"}
+    items: dict[str, list[Any]] = {name: [] for name in "abc"}
 
-        async def member(name: str) -> Group:
-            role = {"master": int(name == "a")} if protocol == "mtp" else {"sites": 3}
-            return await unisono.join(
-                "orders",
-                name=name,
-                protocol=protocol,
-                port=port,
-                service="safe" if protocol == "ring" else "agreed",
-                detect_us=200_000,
-                snapshot=lambda: states[name][0],
-                restore=lambda state: states[name].__setitem__(0, state),
-                options=role,
-            )
+    async def member(name: str) -> Group:
+        role = {"master": int(name == "a")} if protocol == "mtp" else {"sites": 3}
+        return await unisono.join(
+            "orders",
+            name=name,
+            protocol=protocol,
+            port=port,
+            service="safe" if protocol == "ring" else "agreed",
+            detect_us=200_000,
+            snapshot=lambda: states[name][0],
+            restore=lambda state: states[name].__setitem__(0, state),
+            options=role,
+        )
 
-        async def read(name: str, joining: Coroutine[Any, Any, Group]) -> Group:
-            group = await joining
-            reading.append(asyncio.create_task(reads(name, group)))
-            return group
+    async def read(name: str, joining: Coroutine[Any, Any, Group]) -> Group:
+        group = await joining
+        reading.append(asyncio.create_task(reads(name, group)))
+        return group
 
-        async def reads(name: str, group: Group) -> None:
-            async for item in group:
-                items[name].append(item)
-                if isinstance(item, unisono.Message):
-                    states[name][0] += item.payload
+    async def reads(name: str, group: Group) -> None:
+        async for item in group:
+            items[name].append(item)
+            if isinstance(item, unisono.Message):
+                states[name][0] += item.payload
 
-        async def until(done: Callable[[], bool]) -> None:
-            while not done():
-                await asyncio.sleep(0.01)
+    async def until(done: Callable[[], bool]) -> None:
+        while not done():
+            await asyncio.sleep(0.01)
 
-        reading: list[asyncio.Task[None]] = []
-        a, b, c = await asyncio.gather(*(read(name, member(name)) for name in "abc"))
-        await until(lambda: {len(each.members) for each in (a, b, c)} == {3})
-        await c.multicast(b"1")
-        await until(lambda: states["c"][0] == b"1")
-        first = c.me
-        endpoint = session_of(c).endpoint
-        endpoint.send = lambda to, packets: None  # type: ignore[method-assign]
-        await c.multicast(b"in vain")
-        await until(lambda: len(a.members) == 2)
-        await a.multicast(b"2")
-        await b.multicast(b"3")
-        del endpoint.send
-        await until(lambda: c.me != first and len(c.members) == 3 and len(states["c"][0]) == 3)
-        at = next(at for at, each in enumerate(items["c"]) if isinstance(each, unisono.Rejoined))
-        again, view = items["c"][at : at + 2]
-        assert again.cause is Cause.EXCLUDED and again.me == c.me
-        assert again.lost == (b"in vain",)
-        assert isinstance(view, unisono.View) and again.missed is not None
-        assert view.seq == again.missed.stop - 1 and len(again.missed) >= 2
-        assert states["c"][0] == states["a"][0], "the state was handed over again"
-        for group in (c, b, a):
-            await group.leave()
-
-    run_story(story)
+    reading: list[asyncio.Task[None]] = []
+    a, b, c = await asyncio.gather(*(read(name, member(name)) for name in "abc"))
+    await until(lambda: {len(each.members) for each in (a, b, c)} == {3})
+    await c.multicast(b"1")
+    await until(lambda: states["c"][0] == b"1")
+    first = c.me
+    endpoint = session_of(c).endpoint
+    endpoint.send = lambda to, packets: None  # type: ignore[method-assign]
+    await c.multicast(b"in vain")
+    await until(lambda: len(a.members) == 2)
+    await a.multicast(b"2")
+    await b.multicast(b"3")
+    del endpoint.send
+    await until(lambda: c.me != first and len(c.members) == 3 and len(states["c"][0]) == 3)
+    at = next(at for at, each in enumerate(items["c"]) if isinstance(each, unisono.Rejoined))
+    again, view = items["c"][at : at + 2]
+    assert again.cause is Cause.EXCLUDED and again.me == c.me
+    assert again.lost == (b"in vain",)
+    assert isinstance(view, unisono.View) and again.missed is not None
+    assert view.seq == again.missed.stop - 1 and len(again.missed) >= 2
+    assert states["c"][0] == states["a"][0], "the state was handed over again"
+    for group in (c, b, a):
+        await group.leave()

@@ -48,62 +48,56 @@ async def together(*groups: Group) -> None:
 
 @pytest.mark.parametrize("protocol", ["ring", "rmcast", "mtp", "rmp"])
 @pytest.mark.parametrize("peers", [False, True])
-def test_members_with_the_key_are_one_group(protocol: str, peers: bool) -> None:
-    async def story() -> None:
-        port = free_port()
-        options: dict[str, Any] = {"protocol": protocol, "key": KEY}
-        places: list[dict[str, Any]] = [{"port": port}, {"port": port}]
-        if peers:
-            ports = [free_port(), free_port()]
-            listed = [f"127.0.0.1:{port}" for port in ports]
-            places = [{"peers": listed, "bind": at} for at in listed]
-        roles = [{"master": 1}, {}] if protocol == "mtp" else [{}, {}]
-        async with (
-            unisono.join("orders", name="a", **places[0], **roles[0], **options) as a,
-            unisono.join("orders", name="b", **places[1], **roles[1], **options) as b,
-        ):
-            await together(a, b)
-            said = [b"%d" % n * 500 for n in range(400)]
-            await a.multicast_many(said)
-            assert await asyncio.gather(heard(a, 400), heard(b, 400)) == [said, said]
-            sent = session_of(b).counts()
-            assert sent["seal.met"] >= 1 and not sent["drop.bad_tag"]
-
-    waiting.run_story(story())
+async def test_members_with_the_key_are_one_group(protocol: str, peers: bool) -> None:
+    port = free_port()
+    options: dict[str, Any] = {"protocol": protocol, "key": KEY}
+    places: list[dict[str, Any]] = [{"port": port}, {"port": port}]
+    if peers:
+        ports = [free_port(), free_port()]
+        listed = [f"127.0.0.1:{port}" for port in ports]
+        places = [{"peers": listed, "bind": at} for at in listed]
+    roles = [{"master": 1}, {}] if protocol == "mtp" else [{}, {}]
+    async with (
+        unisono.join("orders", name="a", **places[0], **roles[0], **options) as a,
+        unisono.join("orders", name="b", **places[1], **roles[1], **options) as b,
+    ):
+        await together(a, b)
+        said = [b"%d" % n * 500 for n in range(400)]
+        await a.multicast_many(said)
+        assert await asyncio.gather(heard(a, 400), heard(b, 400)) == [said, said]
+        sent = session_of(b).counts()
+        assert sent["seal.met"] >= 1 and not sent["drop.bad_tag"]
 
 
-def test_nothing_of_a_message_is_seen_on_the_wire_and_nothing_forged_is_believed() -> None:
-    async def story() -> None:
-        port = free_port()
-        ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ear.bind(("239.192.77.1", port))
-        mine = socket.inet_aton("239.192.77.1") + socket.inet_aton("127.0.0.1")
-        ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, mine)
-        ear.setblocking(False)
-        async with joining(port, "a", key=KEY) as a, joining(port, "b", key=KEY) as b:
-            await together(a, b)
-            secret = b"the secret" * 20
-            await a.multicast(secret)
-            assert await heard(b, 1) == [secret]
-            seen = []
-            while True:
-                try:
-                    seen.append(ear.recv(65536))
-                except BlockingIOError:
-                    break
-            assert seen and not [packet for packet in seen if b"the secret" in packet]
-            to = session_of(b).endpoint.address
-            for forged in (*seen, seal(3, 1, tag_of("orders"), 0, bytes(50)), b"noise"):
-                ear.sendto(forged, tuple(to))
-            await a.multicast(b"after")
-            assert await heard(b, 1) == [b"after"]
-            counts = session_of(b).counts()
-            assert counts["drop.open"] == 1
-            assert a.view and len(a.view.members) == 2
-        ear.close()
-
-    waiting.run_story(story())
+async def test_nothing_of_a_message_is_seen_on_the_wire_and_nothing_forged_is_believed() -> None:
+    port = free_port()
+    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ear.bind(("239.192.77.1", port))
+    mine = socket.inet_aton("239.192.77.1") + socket.inet_aton("127.0.0.1")
+    ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, mine)
+    ear.setblocking(False)
+    async with joining(port, "a", key=KEY) as a, joining(port, "b", key=KEY) as b:
+        await together(a, b)
+        secret = b"the secret" * 20
+        await a.multicast(secret)
+        assert await heard(b, 1) == [secret]
+        seen = []
+        while True:
+            try:
+                seen.append(ear.recv(65536))
+            except BlockingIOError:
+                break
+        assert seen and not [packet for packet in seen if b"the secret" in packet]
+        to = session_of(b).endpoint.address
+        for forged in (*seen, seal(3, 1, tag_of("orders"), 0, bytes(50)), b"noise"):
+            ear.sendto(forged, tuple(to))
+        await a.multicast(b"after")
+        assert await heard(b, 1) == [b"after"]
+        counts = session_of(b).counts()
+        assert counts["drop.open"] == 1
+        assert a.view and len(a.view.members) == 2
+    ear.close()
 
 
 @pytest.mark.parametrize(
@@ -114,20 +108,17 @@ def test_nothing_of_a_message_is_seen_on_the_wire_and_nothing_forged_is_believed
         ({"key": KEY}, {"key": OTHER_KEY}, "not in this keyring: install it"),
     ],
 )
-def test_a_member_with_another_key_founds_no_second_group_and_is_stopped(
+async def test_a_member_with_another_key_founds_no_second_group_and_is_stopped(
     inside: dict[str, Any], outside: dict[str, Any], told: str
 ) -> None:
-    async def story() -> None:
-        port = free_port()
-        async with joining(port, "a", **inside) as a:
-            with pytest.raises(WrongKey, match=told):
-                await joining(port, "b", **outside)
-            assert a.view and [member.name for member in a.view.members] == ["a"]
-
-    waiting.run_story(story())
+    port = free_port()
+    async with joining(port, "a", **inside) as a:
+        with pytest.raises(WrongKey, match=told):
+            await joining(port, "b", **outside)
+        assert a.view and [member.name for member in a.view.members] == ["a"]
 
 
-def test_keys_change_under_load_and_nothing_is_lost(
+async def test_keys_change_under_load_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyring_file, "RELOAD_S", 0.02)
@@ -135,52 +126,46 @@ def test_keys_change_under_load_and_nothing_is_lost(
     for file in files:
         save_keyring(file, Keyring((KEY,)))
 
-    async def story() -> None:
-        port = free_port()
-        async with joining(port, "a", key=files[0]) as a, joining(port, "b", key=files[1]) as b:
-            await together(a, b)
-            said: list[bytes] = []
-            done = asyncio.Event()
+    port = free_port()
+    async with joining(port, "a", key=files[0]) as a, joining(port, "b", key=files[1]) as b:
+        await together(a, b)
+        said: list[bytes] = []
+        done = asyncio.Event()
 
-            async def speak() -> None:
-                while not done.is_set():
-                    said.append(b"%06d" % len(said) * 100)
-                    await a.multicast(said[-1])
-                    await asyncio.sleep(0.001)
+        async def speak() -> None:
+            while not done.is_set():
+                said.append(b"%06d" % len(said) * 100)
+                await a.multicast(said[-1])
+                await asyncio.sleep(0.001)
 
-            speaking = asyncio.create_task(speak())
-            seals = [session_of(group).endpoint.seal for group in (a, b)]
-            rings = (Keyring((KEY, OTHER_KEY)), Keyring((OTHER_KEY, KEY)), Keyring((OTHER_KEY,)))
-            for ring in rings:
-                for file, its in zip(files, seals, strict=True):
-                    save_keyring(file, ring)
-                    wanted = ring.keys
-                    await waiting.eventually(
-                        lambda its=its, wanted=wanted: (
-                            its and tuple(key.key for key in its._keys.values()) == wanted
-                        )
+        speaking = asyncio.create_task(speak())
+        seals = [session_of(group).endpoint.seal for group in (a, b)]
+        rings = (Keyring((KEY, OTHER_KEY)), Keyring((OTHER_KEY, KEY)), Keyring((OTHER_KEY,)))
+        for ring in rings:
+            for file, its in zip(files, seals, strict=True):
+                save_keyring(file, ring)
+                wanted = ring.keys
+                await waiting.eventually(
+                    lambda its=its, wanted=wanted: (
+                        its and tuple(key.key for key in its._keys.values()) == wanted
                     )
-            done.set()
-            await speaking
-            for group in (a, b):
-                assert await heard(group, len(said)) == said
-                assert group.view and len(group.view.members) == 2
+                )
+        done.set()
+        await speaking
+        for group in (a, b):
+            assert await heard(group, len(said)) == said
+            assert group.view and len(group.view.members) == 2
 
-    waiting.run_story(story())
 
-
-def test_sending_beyond_the_machine_without_a_key_warns_once(
+async def test_sending_beyond_the_machine_without_a_key_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> None:
-        for options, warnings in (({}, 1), ({"insecure": True}, 0), ({"key": KEY}, 0)):
-            caplog.clear()
-            port = free_port()
-            at = {"peers": [f"0.0.0.0:{port}"], "bind": f"0.0.0.0:{port}", "advertise": "127.0.0.1"}
-            with caplog.at_level(logging.WARNING):
-                group = await unisono.join("orders", name="a", **at, **options)  # type: ignore[arg-type]
-                await group.leave()
-            told = [each for each in caplog.messages if "unsealed" in each]
-            assert len(told) == warnings
-
-    waiting.run_story(story())
+    for options, warnings in (({}, 1), ({"insecure": True}, 0), ({"key": KEY}, 0)):
+        caplog.clear()
+        port = free_port()
+        at = {"peers": [f"0.0.0.0:{port}"], "bind": f"0.0.0.0:{port}", "advertise": "127.0.0.1"}
+        with caplog.at_level(logging.WARNING):
+            group = await unisono.join("orders", name="a", **at, **options)  # type: ignore[arg-type]
+            await group.leave()
+        told = [each for each in caplog.messages if "unsealed" in each]
+        assert len(told) == warnings

@@ -10,7 +10,6 @@ import pytest
 
 import unisono
 from tests.net.ear import free_port
-from tests.waiting import run_story
 from unisono.config import Config, default_service
 from unisono.core import Cause, Request
 from unisono.group import Group, Joining
@@ -116,109 +115,91 @@ class Echoes:
         return self.opened[-1]
 
 
-def test_rejoining_is_the_same_over_any_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejoining_is_the_same_over_any_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unisono.group.rejoining.PAUSE_S", 0.001)
 
-    async def story() -> None:
-        echoes, restored = Echoes(), []
-        group = Group(Config(group="g"), echoes, lambda: b"", restored.append)
-        async with Joining(group):
-            assert await group.multicast_many([b"1", b"2"]) == 2
-            items = [await anext(group) for _ in range(3)]
-            assert [type(item) for item in items] == [View, Message, Message]
-            echoes.opened[0].end("the cable was cut")
-            with pytest.raises(unisono.Stopped, match="not in the group now"):
-                group.request("go_on")
-            again = await anext(group)
-            assert isinstance(again, unisono.Rejoined)
-            assert (again.reason, again.me.incarnation) == ("the cable was cut", 2)
-            assert isinstance(await anext(group), View)
-            assert restored == [b"state of 1", b"state of 2"], "before the view of each"
-            assert group.me.incarnation == 2 and group.counters()["sessions"] == 2
-            assert await group.multicast(b"3") == 1, "numbers begin anew"
-        assert [item async for item in group] and group.stopped == "left the group"
-
-    run_story(story())
-
-
-def test_messages_for_other_groups_are_not_gathered_with_our_own() -> None:
-    async def story() -> None:
-        echoes = Echoes()
-        async with Joining(Group(Config(group="g"), echoes)) as group:
-            (echo,) = echoes.opened
-            await group.multicast(b"quiet")
-            group.multicast_nowait(b"1")
-            group.multicast_nowait(b"2", to="other")
-            group.multicast_nowait(b"3", to=("other", "g"))
-            group.multicast_nowait(b"4", to=("other", "g"))
-            await asyncio.sleep(0)
-            assert [(texts, groups) for texts, _, groups in echo.submitted[1:]] == [
-                ([b"1"], ()),
-                ([b"2"], ("other",)),
-                ([b"3", b"4"], ("other", "g")),
-            ]
-
-    run_story(story())
-
-
-def test_callers_wait_for_the_session_s_credit() -> None:
-    async def story() -> None:
-        echoes = Echoes()
-        async with Joining(Group(Config(group="g"), echoes)) as group:
-            (echo,) = echoes.opened
-            echo.credit = 0
-            await group.multicast(b"takes the last of it")
-            with pytest.raises(unisono.Full):
-                group.multicast_nowait(b"x")
-            waiting = asyncio.create_task(group.multicast(b"y", "agreed"))
-            await asyncio.sleep(0)
-            assert not waiting.done() and group.counters()["multicast.waiting"] == 1
-            echo.credit = 10
-            group._send_buffer.stepped()
-            assert await waiting == 2
-
-    run_story(story())
-
-
-def test_the_session_s_limits_are_the_group_s() -> None:
-    async def story() -> None:
-        echoes = Echoes()
-        async with Joining(Group(Config(group="g"), echoes)) as group:
-            with pytest.raises(unisono.TooLarge, match="101 bytes"):
-                await group.multicast(bytes(101))
-            with pytest.raises(unisono.Misuse, match="no safe"):
-                await group.multicast(b"", "safe")
-            with pytest.raises(unisono.Misuse, match="takes no arguments; given: votes"):
-                group.request("go_on", votes=2)
+    echoes, restored = Echoes(), []
+    group = Group(Config(group="g"), echoes, lambda: b"", restored.append)
+    async with Joining(group):
+        assert await group.multicast_many([b"1", b"2"]) == 2
+        items = [await anext(group) for _ in range(3)]
+        assert [type(item) for item in items] == [View, Message, Message]
+        echoes.opened[0].end("the cable was cut")
+        with pytest.raises(unisono.Stopped, match="not in the group now"):
             group.request("go_on")
-            assert echoes.opened[0].asked == [Request(GoOn())]
-
-    run_story(story())
-
-
-def test_a_state_in_the_middle_keeps_its_place_in_the_stream() -> None:
-    async def story() -> None:
-        echoes, restored = Echoes(), []
-        group = Group(Config(group="g"), echoes, lambda: b"", restored.append)
-        async with Joining(group):
-            await group.multicast(b"1")
-            group._incarnations._receive_path.adopt(b"later")
-            await group.multicast(b"2")
-            assert isinstance(await anext(group), View)
-            assert (await anext(group)).payload == b"1" and restored == [b"state of 1"]  # type: ignore[union-attr]
-            assert (await anext(group)).payload == b"2" and restored[1:] == [b"later"]  # type: ignore[union-attr]
-
-    run_story(story())
+        again = await anext(group)
+        assert isinstance(again, unisono.Rejoined)
+        assert (again.reason, again.me.incarnation) == ("the cable was cut", 2)
+        assert isinstance(await anext(group), View)
+        assert restored == [b"state of 1", b"state of 2"], "before the view of each"
+        assert group.me.incarnation == 2 and group.counters()["sessions"] == 2
+        assert await group.multicast(b"3") == 1, "numbers begin anew"
+    assert [item async for item in group] and group.stopped == "left the group"
 
 
-def test_a_member_learns_how_to_address_several_groups() -> None:
-    async def story() -> None:
-        async with unisono.join("g", name="a", port=free_port(), sites=1) as group:
-            with pytest.raises(unisono.Misuse, match="join through a daemon with daemon="):
-                await group.multicast(b"x", to="other")
-            with pytest.raises(unisono.Misuse, match="to="):
-                await group.multicast_many([b"x"], to=("g", "other"))
-            with pytest.raises(unisono.Misuse, match="to="):
-                group.multicast_nowait(b"x", to=())
+async def test_messages_for_other_groups_are_not_gathered_with_our_own() -> None:
+    echoes = Echoes()
+    async with Joining(Group(Config(group="g"), echoes)) as group:
+        (echo,) = echoes.opened
+        await group.multicast(b"quiet")
+        group.multicast_nowait(b"1")
+        group.multicast_nowait(b"2", to="other")
+        group.multicast_nowait(b"3", to=("other", "g"))
+        group.multicast_nowait(b"4", to=("other", "g"))
+        await asyncio.sleep(0)
+        assert [(texts, groups) for texts, _, groups in echo.submitted[1:]] == [
+            ([b"1"], ()),
+            ([b"2"], ("other",)),
+            ([b"3", b"4"], ("other", "g")),
+        ]
 
-    run_story(story())
+
+async def test_callers_wait_for_the_session_s_credit() -> None:
+    echoes = Echoes()
+    async with Joining(Group(Config(group="g"), echoes)) as group:
+        (echo,) = echoes.opened
+        echo.credit = 0
+        await group.multicast(b"takes the last of it")
+        with pytest.raises(unisono.Full):
+            group.multicast_nowait(b"x")
+        waiting = asyncio.create_task(group.multicast(b"y", "agreed"))
+        await asyncio.sleep(0)
+        assert not waiting.done() and group.counters()["multicast.waiting"] == 1
+        echo.credit = 10
+        group._send_buffer.stepped()
+        assert await waiting == 2
+
+
+async def test_the_session_s_limits_are_the_group_s() -> None:
+    echoes = Echoes()
+    async with Joining(Group(Config(group="g"), echoes)) as group:
+        with pytest.raises(unisono.TooLarge, match="101 bytes"):
+            await group.multicast(bytes(101))
+        with pytest.raises(unisono.Misuse, match="no safe"):
+            await group.multicast(b"", "safe")
+        with pytest.raises(unisono.Misuse, match="takes no arguments; given: votes"):
+            group.request("go_on", votes=2)
+        group.request("go_on")
+        assert echoes.opened[0].asked == [Request(GoOn())]
+
+
+async def test_a_state_in_the_middle_keeps_its_place_in_the_stream() -> None:
+    echoes, restored = Echoes(), []
+    group = Group(Config(group="g"), echoes, lambda: b"", restored.append)
+    async with Joining(group):
+        await group.multicast(b"1")
+        group._incarnations._receive_path.adopt(b"later")
+        await group.multicast(b"2")
+        assert isinstance(await anext(group), View)
+        assert (await anext(group)).payload == b"1" and restored == [b"state of 1"]  # type: ignore[union-attr]
+        assert (await anext(group)).payload == b"2" and restored[1:] == [b"later"]  # type: ignore[union-attr]
+
+
+async def test_a_member_learns_how_to_address_several_groups() -> None:
+    async with unisono.join("g", name="a", port=free_port(), sites=1) as group:
+        with pytest.raises(unisono.Misuse, match="join through a daemon with daemon="):
+            await group.multicast(b"x", to="other")
+        with pytest.raises(unisono.Misuse, match="to="):
+            await group.multicast_many([b"x"], to=("g", "other"))
+        with pytest.raises(unisono.Misuse, match="to="):
+            group.multicast_nowait(b"x", to=())

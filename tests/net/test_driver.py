@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from tests import waiting
 from tests.net.ear import free_port
 from unisono.core import (
     Arm,
@@ -86,139 +85,116 @@ class Diary:
         self.end.set_result(reason)
 
 
-def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.run_story(story())
+async def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:
+    diary = Diary()
+    said = Message(ME, b"x", 1)
+    core = Script(lambda event: [Persist(b"r"), Deliver([said]), Persist(b"s"), Depart()])
+    driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
+    driver.start([Join()])
+    assert await diary.end is None
+    assert diary.lines == [b"r", said, b"s"] and driver.finished
 
 
-def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:
-    async def story() -> None:
-        diary = Diary()
-        said = Message(ME, b"x", 1)
-        core = Script(lambda event: [Persist(b"r"), Deliver([said]), Persist(b"s"), Depart()])
-        driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
-        driver.start([Join()])
-        assert await diary.end is None
-        assert diary.lines == [b"r", said, b"s"] and driver.finished
-
-    run_story(story)
-
-
-def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
-    async def story() -> None:
-        diary = Diary()
-        first: list[Effect] = [
-            Arm("late", 30_000),
-            Arm("soon", 5_000),
-            Arm("never", 10_000),
-            Arm("moved", 1_000),
-            Arm("moved", 15_000),
-            Disarm("never"),
-        ]
-        answers = {Join(): first, Expired("late"): [Fail("done")]}
-        core = Script(lambda event: answers.get(event, []))
-        Driver(core, Endpoint(HERE), diary).start([Join()])
-        assert await diary.end == "done"
-        names = [event.timer for _, event in core.told if isinstance(event, Expired)]
-        assert names == ["soon", "moved", "late"]
-        (start_us, _), (soon_us, _), *_, (late_us, _) = core.told
-        assert soon_us - start_us >= 4_000 and late_us - start_us >= 29_000
-
-    run_story(story)
+async def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
+    diary = Diary()
+    first: list[Effect] = [
+        Arm("late", 30_000),
+        Arm("soon", 5_000),
+        Arm("never", 10_000),
+        Arm("moved", 1_000),
+        Arm("moved", 15_000),
+        Disarm("never"),
+    ]
+    answers = {Join(): first, Expired("late"): [Fail("done")]}
+    core = Script(lambda event: answers.get(event, []))
+    Driver(core, Endpoint(HERE), diary).start([Join()])
+    assert await diary.end == "done"
+    names = [event.timer for _, event in core.told if isinstance(event, Expired)]
+    assert names == ["soon", "moved", "late"]
+    (start_us, _), (soon_us, _), *_, (late_us, _) = core.told
+    assert soon_us - start_us >= 4_000 and late_us - start_us >= 29_000
 
 
-def test_an_event_fed_during_a_step_follows_it() -> None:
-    async def story() -> None:
-        diary = Diary()
-        deliver: list[Effect] = [Deliver([Message(ME, b"x", 1)]), Persist(b"same step")]
-        answers = {Join(): deliver, Congested(True): [Persist(b"next step"), Depart()]}
-        core = Script(lambda event: answers.get(event, []))
-        driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
-        diary.on_deliver = lambda: driver.feed(Congested(True))
-        driver.start([Join()])
-        await diary.end
-        assert diary.lines[1:] == [b"same step", b"next step"]
-
-    run_story(story)
+async def test_an_event_fed_during_a_step_follows_it() -> None:
+    diary = Diary()
+    deliver: list[Effect] = [Deliver([Message(ME, b"x", 1)]), Persist(b"same step")]
+    answers = {Join(): deliver, Congested(True): [Persist(b"next step"), Depart()]}
+    core = Script(lambda event: answers.get(event, []))
+    driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
+    diary.on_deliver = lambda: driver.feed(Congested(True))
+    driver.start([Join()])
+    await diary.end
+    assert diary.lines[1:] == [b"same step", b"next step"]
 
 
-def test_a_burst_is_one_step() -> None:
-    async def story() -> None:
-        diary = Diary()
-        core = Script(lambda event: [Depart()] if isinstance(event, Received) else [])
-        hearer = Endpoint(HERE)
-        Driver(core, hearer, diary).start([Join()])
-        speaker = Driver(
-            Script(lambda event: [Send((hearer.address,), [bytes(1000)] * 30)]),
-            Endpoint(HERE),
-            Diary(),
-        )
-        speaker.start([Join()])
-        await diary.end
-        events = [event for _, event in core.told if isinstance(event, Received)]
-        assert len(events) == 1 and events[0].source == speaker.endpoint.address
-        assert len(events[0].packets) == 30 or not speaker.endpoint.segments
-        speaker.close()
-
-    run_story(story)
+async def test_a_burst_is_one_step() -> None:
+    diary = Diary()
+    core = Script(lambda event: [Depart()] if isinstance(event, Received) else [])
+    hearer = Endpoint(HERE)
+    Driver(core, hearer, diary).start([Join()])
+    speaker = Driver(
+        Script(lambda event: [Send((hearer.address,), [bytes(1000)] * 30)]),
+        Endpoint(HERE),
+        Diary(),
+    )
+    speaker.start([Join()])
+    await diary.end
+    events = [event for _, event in core.told if isinstance(event, Received)]
+    assert len(events) == 1 and events[0].source == speaker.endpoint.address
+    assert len(events[0].packets) == 30 or not speaker.endpoint.segments
+    speaker.close()
 
 
-def test_a_core_that_raises_is_stopped_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_core_that_raises_is_stopped_with_a_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def break_down(event: Event) -> list[Effect]:
         raise ZeroDivisionError("planted")
 
-    async def story() -> None:
+    with caplog.at_level(logging.ERROR, "unisono.net"):
         diary = Diary()
         driver = Driver(Script(break_down), Endpoint(HERE), diary)
         driver.start([Join()])
         assert await diary.end == "internal error: ZeroDivisionError: planted"
         driver.feed(Leave())  # a failed core gets no events
-
-    with caplog.at_level(logging.ERROR, "unisono.net"):
-        run_story(story)
     assert "planted" in caplog.text
 
 
-def test_waiting_packets_are_read_before_a_late_timer_expires() -> None:
-    async def story() -> None:
-        import time
+async def test_waiting_packets_are_read_before_a_late_timer_expires() -> None:
+    import time
 
-        diary = Diary()
+    diary = Diary()
 
-        def answer(event: Event) -> list[Effect]:
-            if isinstance(event, Join):
-                return [Arm("silence", 1_000)]
-            return [Disarm("silence"), Depart()] if isinstance(event, Received) else []
+    def answer(event: Event) -> list[Effect]:
+        if isinstance(event, Join):
+            return [Arm("silence", 1_000)]
+        return [Disarm("silence"), Depart()] if isinstance(event, Received) else []
 
-        core = Script(answer)
-        endpoint, other = Endpoint(HERE), Endpoint(HERE)
-        driver = Driver(core, endpoint, diary)
-        driver.start([Join()])
-        other.attach(asyncio.get_running_loop(), lambda found: None)
-        other.send((endpoint.address,), [b"I am here"])
-        time.sleep(0.05)  # the whole process sleeps: the timer is late, the packet waits
-        driver._expire()
-        assert await diary.end is None
-        assert not [event for _, event in core.told if isinstance(event, Expired)]
-        other.close()
-
-    run_story(story)
+    core = Script(answer)
+    endpoint, other = Endpoint(HERE), Endpoint(HERE)
+    driver = Driver(core, endpoint, diary)
+    driver.start([Join()])
+    other.attach(asyncio.get_running_loop(), lambda found: None)
+    other.send((endpoint.address,), [b"I am here"])
+    time.sleep(0.05)  # the whole process sleeps: the timer is late, the packet waits
+    driver._expire()
+    assert await diary.end is None
+    assert not [event for _, event in core.told if isinstance(event, Expired)]
+    other.close()
 
 
-def test_a_farewell_is_sent_when_the_world_ends_an_incarnation() -> None:
-    async def story() -> None:
-        diary, heard = Diary(), asyncio.get_running_loop().create_future()
-        other = Endpoint(HERE)
-        other.attach(asyncio.get_running_loop(), heard.set_result)
-        core = Script(
-            lambda event: [Send((other.address,), [b"bye"])] if isinstance(event, Leave) else []
-        )
-        driver = Driver(core, Endpoint(HERE), diary)
-        driver.start([Join()])
-        driver.fail("too slow", farewell=Leave())
-        assert await diary.end == "too slow" and not driver.ended_by_core
-        ((_, packets),) = await heard
-        assert [bytes(packet) for packet in packets] == [b"bye"]
-        driver.feed(Captured("k", b""))
-        other.close()
-
-    run_story(story)
+async def test_a_farewell_is_sent_when_the_world_ends_an_incarnation() -> None:
+    diary, heard = Diary(), asyncio.get_running_loop().create_future()
+    other = Endpoint(HERE)
+    other.attach(asyncio.get_running_loop(), heard.set_result)
+    core = Script(
+        lambda event: [Send((other.address,), [b"bye"])] if isinstance(event, Leave) else []
+    )
+    driver = Driver(core, Endpoint(HERE), diary)
+    driver.start([Join()])
+    driver.fail("too slow", farewell=Leave())
+    assert await diary.end == "too slow" and not driver.ended_by_core
+    ((_, packets),) = await heard
+    assert [bytes(packet) for packet in packets] == [b"bye"]
+    driver.feed(Captured("k", b""))
+    other.close()

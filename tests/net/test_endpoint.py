@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -40,181 +39,144 @@ def no_ipv6() -> bool:
 needs_ipv6 = pytest.mark.skipif(no_ipv6(), reason="needs an IPv6 loopback address")
 
 
-def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.run_story(story())
-
-
 def multicast(port: int, **more: Any) -> Addresses:
     return Addresses(multicast=Address(GROUP, port), interface="127.0.0.1", **more)
 
 
 @pytest.mark.parametrize("offloads", [True, False])
-def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> None:
-    async def story() -> None:
-        port = free_port()
-        a, b, c = (Ear(multicast(port), offloads=offloads) for _ in range(3))
-        packets = [bytes([n]) * 1200 for n in range(90)] + [b"end"]
-        a.endpoint.send(EVERYONE, packets)
-        assert await b.hears(91) == packets
-        assert await c.hears(91) == packets
-        assert {source for source, _ in b.bursts} == {a.endpoint.address}
-        c.endpoint.send((a.endpoint.address,), [b"to you alone"])
-        assert await a.hears(1) == [b"to you alone"]
-        counts = a.endpoint.counts
-        assert counts["net.out.packets"] == 91 and counts["net.in.packets"] == 1
-        assert counts["net.out.calls"] < 5 if offloads and a.endpoint.segments else True
-        for ear in (a, b, c):
-            ear.close()
-
-    run_story(story)
+async def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> None:
+    port = free_port()
+    a, b, c = (Ear(multicast(port), offloads=offloads) for _ in range(3))
+    packets = [bytes([n]) * 1200 for n in range(90)] + [b"end"]
+    a.endpoint.send(EVERYONE, packets)
+    assert await b.hears(91) == packets
+    assert await c.hears(91) == packets
+    assert {source for source, _ in b.bursts} == {a.endpoint.address}
+    c.endpoint.send((a.endpoint.address,), [b"to you alone"])
+    assert await a.hears(1) == [b"to you alone"]
+    counts = a.endpoint.counts
+    assert counts["net.out.packets"] == 91 and counts["net.in.packets"] == 1
+    assert counts["net.out.calls"] < 5 if offloads and a.endpoint.segments else True
+    for ear in (a, b, c):
+        ear.close()
 
 
-def test_payloads_stay_intact_while_they_are_referenced() -> None:
-    async def story() -> None:
-        port = free_port()
-        a, b = Ear(multicast(port)), Ear(multicast(port))
-        rounds = 3 * receive_path.SLAB_BYTES // 40_000
-        for n in range(rounds):
-            a.endpoint.send(EVERYONE, [bytes([n % 251]) * 1000] * 40)
-            await b.hears(40 * (n + 1))
-        held = b.packets
-        assert held == [bytes([n % 251]) * 1000 for n in range(rounds) for _ in range(40)]
-        a.close()
-        b.close()
-
-    run_story(story)
+async def test_payloads_stay_intact_while_they_are_referenced() -> None:
+    port = free_port()
+    a, b = Ear(multicast(port)), Ear(multicast(port))
+    rounds = 3 * receive_path.SLAB_BYTES // 40_000
+    for n in range(rounds):
+        a.endpoint.send(EVERYONE, [bytes([n % 251]) * 1000] * 40)
+        await b.hears(40 * (n + 1))
+    held = b.packets
+    assert held == [bytes([n % 251]) * 1000 for n in range(rounds) for _ in range(40)]
+    a.close()
+    b.close()
 
 
-def test_an_unreferenced_slab_is_reused() -> None:
-    async def story() -> None:
-        port = free_port()
-        a, b = Ear(multicast(port)), Ear(multicast(port))
-        slab = b.endpoint._receive_path._slab
-        for _ in range(2 * receive_path.SLAB_BYTES // 40_000):
-            a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
-            await b.hears(40)
-            b.bursts.clear()
-        assert b.endpoint._receive_path._slab is slab
-        a.close()
-        b.close()
-
-    run_story(story)
+async def test_an_unreferenced_slab_is_reused() -> None:
+    port = free_port()
+    a, b = Ear(multicast(port)), Ear(multicast(port))
+    slab = b.endpoint._receive_path._slab
+    for _ in range(2 * receive_path.SLAB_BYTES // 40_000):
+        a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
+        await b.hears(40)
+        b.bursts.clear()
+    assert b.endpoint._receive_path._slab is slab
+    a.close()
+    b.close()
 
 
-def test_single_and_empty_datagrams_are_received_in_order() -> None:
-    async def story() -> None:
-        sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.bind(("127.0.0.1", 0))
-            b = Ear(Addresses(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
-            for size in sizes:
-                sock.sendto(bytes(size), b.endpoint.address)
-            assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
-        b.close()
-
-    run_story(story)
+async def test_single_and_empty_datagrams_are_received_in_order() -> None:
+    sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        b = Ear(Addresses(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
+        for size in sizes:
+            sock.sendto(bytes(size), b.endpoint.address)
+        assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
+    b.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
-def test_one_list_serves_every_member(host: str) -> None:
-    async def story() -> None:
-        ports = [free_port(host) for _ in range(3)]
-        peers = tuple(Address(host, port) for port in ports)
-        ears = [Ear(Addresses(peers=peers)) for _ in peers]
-        assert [ear.endpoint.address for ear in ears] == list(peers)
-        ears[1].endpoint.send(EVERYONE, [b"x" * 900] * 10)
-        assert len(await ears[0].hears(10)) == len(await ears[2].hears(10)) == 10
-        assert ears[1].packets == []
-        for ear in ears:
-            ear.close()
-
-    run_story(story)
+async def test_one_list_serves_every_member(host: str) -> None:
+    ports = [free_port(host) for _ in range(3)]
+    peers = tuple(Address(host, port) for port in ports)
+    ears = [Ear(Addresses(peers=peers)) for _ in peers]
+    assert [ear.endpoint.address for ear in ears] == list(peers)
+    ears[1].endpoint.send(EVERYONE, [b"x" * 900] * 10)
+    assert len(await ears[0].hears(10)) == len(await ears[2].hears(10)) == 10
+    assert ears[1].packets == []
+    for ear in ears:
+        ear.close()
 
 
 @pytest.mark.skipif(not offload.LINUX, reason="needs all of 127.0.0.0/8 on loopback")
-def test_the_interface_decides_which_entry_of_the_list_is_ours() -> None:
-    async def story() -> None:
-        port = free_port("127.0.0.3")
-        peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
-        ear = Ear(Addresses(peers=peers, interface="127.0.0.3"))
-        other = Ear(Addresses(peers=peers, interface="127.0.0.4"))
-        assert ear.endpoint.address == peers[1]
-        assert other.endpoint.address.host == "127.0.0.4"
-        ear.close()
-        other.close()
-
-    run_story(story)
+async def test_the_interface_decides_which_entry_of_the_list_is_ours() -> None:
+    port = free_port("127.0.0.3")
+    peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
+    ear = Ear(Addresses(peers=peers, interface="127.0.0.3"))
+    other = Ear(Addresses(peers=peers, interface="127.0.0.4"))
+    assert ear.endpoint.address == peers[1]
+    assert other.endpoint.address.host == "127.0.0.4"
+    ear.close()
+    other.close()
 
 
-def test_an_unlisted_process_is_answered_and_then_in_the_view() -> None:
-    async def story() -> None:
-        listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
-        guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
-        guest.endpoint.send(EVERYONE, [b"hello, as long as a packet of a protocol is"])
-        await listed.hears(1)
-        listed.endpoint.send(EVERYONE, [b"welcome"])
-        assert await guest.hears(1) == [b"welcome"]
-        guest.close()
-        listed.close()
-
-    run_story(story)
+async def test_an_unlisted_process_is_answered_and_then_in_the_view() -> None:
+    listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
+    guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
+    guest.endpoint.send(EVERYONE, [b"hello, as long as a packet of a protocol is"])
+    await listed.hears(1)
+    listed.endpoint.send(EVERYONE, [b"welcome"])
+    assert await guest.hears(1) == [b"welcome"]
+    guest.close()
+    listed.close()
 
 
-def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart() -> None:
-    async def story() -> None:
-        port, other = free_port(), free_port()
-        a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
-        d = Ear(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
-        a.endpoint.send(EVERYONE, [b"for b"])
-        d.endpoint.send(EVERYONE, [b"unread"])
-        c.endpoint.send((b.endpoint.address,), [b"mark"])
-        d.endpoint.send((c.endpoint.address,), [b"mark"])
-        assert sorted(await b.hears(2)) == [b"for b", b"mark"]
-        assert await c.hears(1) == [b"mark"]
-        assert d.packets == []
-        for ear in (a, b, c, d):
-            ear.close()
-
-    run_story(story)
-
-
-def test_bind_and_advertise_are_apart() -> None:
-    async def story() -> None:
-        at = Addresses(
-            peers=(Address("127.0.0.1", free_port()),),
-            bind=Address("0.0.0.0", 0),
-            advertise=Address("203.0.113.5", 0),
-        )
-        ear = Ear(at)
-        assert ear.endpoint.bound.host == "0.0.0.0"
-        assert ear.endpoint.address == Address("203.0.113.5", ear.endpoint.bound.port)
+async def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart() -> None:
+    port, other = free_port(), free_port()
+    a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
+    d = Ear(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
+    a.endpoint.send(EVERYONE, [b"for b"])
+    d.endpoint.send(EVERYONE, [b"unread"])
+    c.endpoint.send((b.endpoint.address,), [b"mark"])
+    d.endpoint.send((c.endpoint.address,), [b"mark"])
+    assert sorted(await b.hears(2)) == [b"for b", b"mark"]
+    assert await c.hears(1) == [b"mark"]
+    assert d.packets == []
+    for ear in (a, b, c, d):
         ear.close()
 
-    run_story(story)
+
+async def test_bind_and_advertise_are_apart() -> None:
+    at = Addresses(
+        peers=(Address("127.0.0.1", free_port()),),
+        bind=Address("0.0.0.0", 0),
+        advertise=Address("203.0.113.5", 0),
+    )
+    ear = Ear(at)
+    assert ear.endpoint.bound.host == "0.0.0.0"
+    assert ear.endpoint.address == Address("203.0.113.5", ear.endpoint.bound.port)
+    ear.close()
 
 
-def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
-    async def story() -> None:
-        ear = Ear(multicast(free_port()))
-        bad = (Address("example.org", 5), Address("::1", 5), Address("127.0.0.1", 0))
-        ear.endpoint.send(bad, [b"x"])
-        assert ear.endpoint.counts["drop.bad_address"] == 3
-        ear.close()
-
-    run_story(story)
+async def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
+    ear = Ear(multicast(free_port()))
+    bad = (Address("example.org", 5), Address("::1", 5), Address("127.0.0.1", 0))
+    ear.endpoint.send(bad, [b"x"])
+    assert ear.endpoint.counts["drop.bad_address"] == 3
+    ear.close()
 
 
-def test_an_absent_peer_is_harmless() -> None:
-    async def story() -> None:
-        here, gone = free_port(), free_port()
-        ear = Ear(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
-        for _ in range(3):
-            ear.endpoint.send(EVERYONE, [b"anybody?"])
-            await asyncio.sleep(0)
-        assert ear.endpoint.counts["net.out.packets"] == 3
-        ear.close()
-
-    run_story(story)
+async def test_an_absent_peer_is_harmless() -> None:
+    here, gone = free_port(), free_port()
+    ear = Ear(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
+    for _ in range(3):
+        ear.endpoint.send(EVERYONE, [b"anybody?"])
+        await asyncio.sleep(0)
+    assert ear.endpoint.counts["net.out.packets"] == 3
+    ear.close()
 
 
 @pytest.mark.parametrize(

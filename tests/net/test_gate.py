@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
@@ -30,10 +28,6 @@ from unisono.net.destinations import GUESTS_COUNT_MAX, PROVED_US, Destinations
 
 HELLO = b"a packet as long as protocols write them"
 ME, A, B, C = (Address("10.0.0.1", 7000 + n) for n in range(4))
-
-
-def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.run_story(story())
 
 
 class Attacker:
@@ -71,103 +65,93 @@ class Attacker:
 
 @pytest.mark.real
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
-def test_a_stranger_buys_nothing_of_the_stream(protocol: str) -> None:
+async def test_a_stranger_buys_nothing_of_the_stream(protocol: str) -> None:
     """One byte bought ten seconds of it."""
 
-    async def story() -> None:
-        port, master = free_port(), {"master": 1} if protocol == "mtp" else {}
-        peers = f"127.0.0.1:{port}"
-        async with unisono.join("g", name="a", protocol=protocol, peers=peers, **master) as group:
-            with Attacker() as attacker:
-                spent = 0
-                for packet in (b"x", HELLO, MAGIC + bytes(PACKET_BYTES - 3), HELLO * 30):
-                    attacker.send(packet, port)
-                    spent += len(packet)
-                await asyncio.sleep(0.05)
-                for _ in range(20):
-                    await group.multicast(bytes(1_000))
-                    await anext(group)
-                got = await attacker.got(port)
-                assert set(map(len, got)) <= {PACKET_BYTES}, "challenges, and nothing else"
-                assert 0 < sum(map(len, got)) <= spent, "and no more than was sent"
-            counts = group.counters()
-            assert counts["net.challenged"] == len(got)
-
-    run_story(story)
+    port, master = free_port(), {"master": 1} if protocol == "mtp" else {}
+    peers = f"127.0.0.1:{port}"
+    async with unisono.join("g", name="a", protocol=protocol, peers=peers, **master) as group:
+        with Attacker() as attacker:
+            spent = 0
+            for packet in (b"x", HELLO, MAGIC + bytes(PACKET_BYTES - 3), HELLO * 30):
+                attacker.send(packet, port)
+                spent += len(packet)
+            await asyncio.sleep(0.05)
+            for _ in range(20):
+                await group.multicast(bytes(1_000))
+                await anext(group)
+            got = await attacker.got(port)
+            assert set(map(len, got)) <= {PACKET_BYTES}, "challenges, and nothing else"
+            assert 0 < sum(map(len, got)) <= spent, "and no more than was sent"
+        counts = group.counters()
+        assert counts["net.challenged"] == len(got)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("known", [1, 3])
-def test_a_member_that_is_not_listed_joins_at_the_first_attempt(protocol: str, known: int) -> None:
-    async def story() -> None:
-        ports = [free_port() for _ in range(3)]
-        listed = [f"127.0.0.1:{port}" for port in ports]
-        groups = []
-        for index, name in enumerate("abc"):
-            roles = {"master": 1} if protocol == "mtp" and not index else {}
-            made = unisono.join("g", name=name, protocol=protocol, peers=",".join(listed), **roles)
-            groups.append(await made)
-        some = ",".join(listed[:known])
-        guest = await unisono.join("g", name="d", protocol=protocol, peers=some, port=free_port())
-        assert guest.counters()["net.answered"] >= 1, "its first packets were let through"
-        groups.append(guest)
-        for group in groups:
-            while len(group.members) < 4:
-                await asyncio.sleep(0.01)
-        for said in groups:
-            await said.multicast(said.me.name.encode())
-        for group in groups:
-            heard: set[bytes] = set()
-            while len(heard) < 4:
-                item = await anext(group)
-                if isinstance(item, unisono.Message):
-                    heard.add(item.payload)
-        for group in groups:
-            await group.leave()
-
-    run_story(story)
-
-
-@pytest.mark.real
-def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() -> None:
-    async def story() -> None:
-        listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)), group="g")
-        guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
-        other = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other")
-        other.endpoint.send(EVERYONE, [HELLO])
-        guest.endpoint.send(EVERYONE, [HELLO])
-        assert await listed.hears(1) == [HELLO]
-        listed.endpoint.send(EVERYONE, [b"welcome"])
-        assert await guest.hears(1) == [b"welcome"]
-        await waiting.eventually(lambda: other.endpoint.counts["drop.challenge"] >= 1)
-        assert other.packets == []
-        assert [source for source, _ in listed.bursts] == [guest.endpoint.address]
-        for ear in (listed, guest, other):
-            ear.close()
-
-    run_story(story)
+async def test_a_member_that_is_not_listed_joins_at_the_first_attempt(
+    protocol: str, known: int
+) -> None:
+    ports = [free_port() for _ in range(3)]
+    listed = [f"127.0.0.1:{port}" for port in ports]
+    groups = []
+    for index, name in enumerate("abc"):
+        roles = {"master": 1} if protocol == "mtp" and not index else {}
+        made = unisono.join("g", name=name, protocol=protocol, peers=",".join(listed), **roles)
+        groups.append(await made)
+    some = ",".join(listed[:known])
+    guest = await unisono.join("g", name="d", protocol=protocol, peers=some, port=free_port())
+    assert guest.counters()["net.answered"] >= 1, "its first packets were let through"
+    groups.append(guest)
+    for group in groups:
+        while len(group.members) < 4:
+            await asyncio.sleep(0.01)
+    for said in groups:
+        await said.multicast(said.me.name.encode())
+    for group in groups:
+        heard: set[bytes] = set()
+        while len(heard) < 4:
+            item = await anext(group)
+            if isinstance(item, unisono.Message):
+                heard.add(item.payload)
+    for group in groups:
+        await group.leave()
 
 
 @pytest.mark.real
-def test_an_address_from_a_packet_is_validated_first() -> None:
-    """The core of a member would send to the victim that a joiner named as its own address."""
-
-    async def story() -> None:
-        ear = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
-        with Attacker() as victim:
-            address = Address(*victim.socket.getsockname())
-            for _ in range(50):
-                ear.endpoint.send((address,), [bytes(1_000)] * 20)
-            ear.endpoint.installed([ear.endpoint.address, address])
-            for _ in range(50):
-                ear.endpoint.send(EVERYONE, [bytes(1_000)] * 20)
-            assert [len(packet) for packet in await victim.got(ear.endpoint.address.port)] == [
-                PACKET_BYTES
-            ]
+async def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() -> None:
+    listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)), group="g")
+    guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
+    other = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other")
+    other.endpoint.send(EVERYONE, [HELLO])
+    guest.endpoint.send(EVERYONE, [HELLO])
+    assert await listed.hears(1) == [HELLO]
+    listed.endpoint.send(EVERYONE, [b"welcome"])
+    assert await guest.hears(1) == [b"welcome"]
+    await waiting.eventually(lambda: other.endpoint.counts["drop.challenge"] >= 1)
+    assert other.packets == []
+    assert [source for source, _ in listed.bursts] == [guest.endpoint.address]
+    for ear in (listed, guest, other):
         ear.close()
 
-    run_story(story)
+
+@pytest.mark.real
+async def test_an_address_from_a_packet_is_validated_first() -> None:
+    """The core of a member would send to the victim that a joiner named as its own address."""
+
+    ear = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
+    with Attacker() as victim:
+        address = Address(*victim.socket.getsockname())
+        for _ in range(50):
+            ear.endpoint.send((address,), [bytes(1_000)] * 20)
+        ear.endpoint.installed([ear.endpoint.address, address])
+        for _ in range(50):
+            ear.endpoint.send(EVERYONE, [bytes(1_000)] * 20)
+        assert [len(packet) for packet in await victim.got(ear.endpoint.address.port)] == [
+            PACKET_BYTES
+        ]
+    ear.close()
 
 
 # -- the gate alone -----------------------------------------------------------------------------

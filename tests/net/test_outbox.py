@@ -154,55 +154,49 @@ def test_what_still_waits_at_the_end_is_counted() -> None:
 
 
 @pytest.mark.real
-def test_a_device_without_buffers_is_tried_again_soon() -> None:
-    async def story() -> None:
-        wire = Wire()
-        box, _ = outbox(wire)
-        left, right = socket.socketpair()
-        wire.fileno = left.fileno  # type: ignore[method-assign]
-        box.attach(asyncio.get_running_loop())
-        wire.refuses_all = errno.ENOBUFS
-        box.send([TO], [b"late"])
-        wire.refuses_all = 0
-        async with asyncio.timeout(LIMIT_S):
-            while not wire.took:
-                await asyncio.sleep(0.001)
-        assert wire.took == [b"late"]
-        box.close()
-        left.close()
-        right.close()
-
-    asyncio.run(story())
+async def test_a_device_without_buffers_is_tried_again_soon() -> None:
+    wire = Wire()
+    box, _ = outbox(wire)
+    left, right = socket.socketpair()
+    wire.fileno = left.fileno  # type: ignore[method-assign]
+    box.attach(asyncio.get_running_loop())
+    wire.refuses_all = errno.ENOBUFS
+    box.send([TO], [b"late"])
+    wire.refuses_all = 0
+    async with asyncio.timeout(LIMIT_S):
+        while not wire.took:
+            await asyncio.sleep(0.001)
+    assert wire.took == [b"late"]
+    box.close()
+    left.close()
+    right.close()
 
 
 @pytest.mark.real
-def test_a_full_real_socket_sends_the_rest_when_it_can() -> None:
+async def test_a_full_real_socket_sends_the_rest_when_it_can() -> None:
     """A datagram socket pair of the local kind blocks when its reader is slow."""
 
-    async def story() -> None:
-        left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        left.setblocking(False)
-        right.setblocking(False)
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    left.setblocking(False)
+    right.setblocking(False)
 
-        class Pair(Wire):
-            def fileno(self) -> int:
-                return left.fileno()
+    class Pair(Wire):
+        def fileno(self) -> int:
+            return left.fileno()
 
-            def sendto(self, data: Any, to: Any) -> int:
-                return left.send(data)
+        def sendto(self, data: Any, to: Any) -> int:
+            return left.send(data)
 
-        box, _ = outbox(Pair())
-        box.segments = False
-        loop = asyncio.get_running_loop()
-        box.attach(loop)
-        packets = [str(n).encode().rjust(1000) for n in range(1000)]
-        box.send([TO], packets)
-        assert box.waiting_bytes > 0
-        async with asyncio.timeout(LIMIT_S):
-            heard = [await loop.sock_recv(right, 2000) for _ in packets]
-        assert heard == packets and box.waiting_bytes == 0
-        box.close()
-        left.close()
-        right.close()
-
-    asyncio.run(story())
+    box, _ = outbox(Pair())
+    box.segments = False
+    loop = asyncio.get_running_loop()
+    box.attach(loop)
+    packets = [str(n).encode().rjust(1000) for n in range(1000)]
+    box.send([TO], packets)
+    assert box.waiting_bytes > 0
+    async with asyncio.timeout(LIMIT_S):
+        heard = [await loop.sock_recv(right, 2000) for _ in packets]
+    assert heard == packets and box.waiting_bytes == 0
+    box.close()
+    left.close()
+    right.close()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.net.test_driver import HERE, ME, Diary, Script, run_story
+from tests.net.test_driver import HERE, ME, Diary, Script
 from unisono.core import Checkpoint, Deliver, Effect, Event, Join, Persist, Restart, Send
 from unisono.errors import Misuse, StorageFailed
 from unisono.model import Message
@@ -264,45 +264,39 @@ def test_what_was_safe_is_there_after_any_failure(
 
 
 @pytest.mark.parametrize("effect", [Persist(b"promise"), Checkpoint(b"promise")])
-def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
+async def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, effect: Persist | Checkpoint
 ) -> None:
-    async def story() -> None:
-        path = tmp_path / "stable"
-        StableFile(path).close()
-        store = StableFile(path, disk=BadDisk(1, full(), written=5))
-        diary, ear = Diary(), Endpoint(HERE)
-        heard: list[object] = []
-        ear.attach(asyncio.get_running_loop(), heard.append)
-        said = Message(ME, b"relies on it", 1)
-        relying: list[Effect] = [Deliver([said]), Send((ear.address,), [b"relies"])]
-        core = Script(lambda event: [effect, *relying])
-        driver = Driver(core, Endpoint(HERE), diary, store.append, store.replace)
-        driver.start([Join()])
-        reason = await diary.end
-        assert reason is not None and "No space left on device" in reason
-        assert "internal error" not in reason
-        await asyncio.sleep(0.05)
-        assert not diary.lines and not heard
-        store.close()
-        ear.close()
-        assert records_of(path) == []
-
-    run_story(story)
+    path = tmp_path / "stable"
+    StableFile(path).close()
+    store = StableFile(path, disk=BadDisk(1, full(), written=5))
+    diary, ear = Diary(), Endpoint(HERE)
+    heard: list[object] = []
+    ear.attach(asyncio.get_running_loop(), heard.append)
+    said = Message(ME, b"relies on it", 1)
+    relying: list[Effect] = [Deliver([said]), Send((ear.address,), [b"relies"])]
+    core = Script(lambda event: [effect, *relying])
+    driver = Driver(core, Endpoint(HERE), diary, store.append, store.replace)
+    driver.start([Join()])
+    reason = await diary.end
+    assert reason is not None and "No space left on device" in reason
+    assert "internal error" not in reason
+    await asyncio.sleep(0.05)
+    assert not diary.lines and not heard
+    store.close()
+    ear.close()
+    assert records_of(path) == []
     assert "internal error" not in caplog.text
 
 
-def test_the_core_gets_the_pieces_one_after_the_other() -> None:
-    async def story() -> None:
-        diary = Diary()
-        core = Script(lambda event: [])
-        driver = Driver(core, Endpoint(HERE), diary)
-        events: list[Event] = [Restart((b"1",), more=True), Restart((b"2",)), Join()]
-        driver.start(iter(events))
-        assert [event for _, event in core.told] == events
-        driver.close()
-
-    run_story(story)
+async def test_the_core_gets_the_pieces_one_after_the_other() -> None:
+    diary = Diary()
+    core = Script(lambda event: [])
+    driver = Driver(core, Endpoint(HERE), diary)
+    events: list[Event] = [Restart((b"1",), more=True), Restart((b"2",)), Join()]
+    driver.start(iter(events))
+    assert [event for _, event in core.told] == events
+    driver.close()
 
 
 def test_the_search_for_sound_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

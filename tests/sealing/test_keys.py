@@ -86,7 +86,7 @@ def test_without_the_package_a_key_says_what_to_install(monkeypatch: pytest.Monk
         keys.aead_of(KEY)
 
 
-def test_a_keyring_is_read_again_when_it_changes(
+async def test_a_keyring_is_read_again_when_it_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyring_file, "RELOAD_S", 0.01)
@@ -94,20 +94,17 @@ def test_a_keyring_is_read_again_when_it_changes(
     save_keyring(file, Keyring((KEY,)))
     a = Sealed("a")
 
-    async def story() -> None:
-        watch = KeyringWatch(str(file), a.seal)
-        watch.start(asyncio.get_running_loop())
-        save_keyring(file, Keyring((OTHER_KEY, KEY)))
-        await waiting.eventually(lambda: a.seal._use.key == OTHER_KEY)
-        file.write_text("nonsense")
-        await waiting.eventually(lambda: "the keys stay as they are" in caplog.text)
-        assert a.seal._use.key == OTHER_KEY
-        os.unlink(file)
-        save_keyring(file, Keyring((KEY,)))
-        await waiting.eventually(lambda: a.seal._use.key == KEY)
-        watch.close()
-
-    waiting.run_story(story())
+    watch = KeyringWatch(str(file), a.seal)
+    watch.start(asyncio.get_running_loop())
+    save_keyring(file, Keyring((OTHER_KEY, KEY)))
+    await waiting.eventually(lambda: a.seal._use.key == OTHER_KEY)
+    file.write_text("nonsense")
+    await waiting.eventually(lambda: "the keys stay as they are" in caplog.text)
+    assert a.seal._use.key == OTHER_KEY
+    os.unlink(file)
+    save_keyring(file, Keyring((KEY,)))
+    await waiting.eventually(lambda: a.seal._use.key == KEY)
+    watch.close()
 
 
 def test_the_command_makes_and_changes_keyrings(

@@ -276,6 +276,21 @@ class RpcWorld:
         await asyncio.gather(*self.serving.values(), return_exceptions=True)
         await asyncio.sleep(60)  # What is under way ends by itself.
 
+    def run_story(self, story: Coroutine[Any, Any, T]) -> T:
+        """Run it under virtual time."""
+
+        async def whole() -> T:
+            try:
+                return await story
+            finally:
+                await self.close()
+
+        loop = VirtualLoop(self.network)
+        try:
+            return loop.run_until_complete(whole())
+        finally:
+            loop.close()
+
 
 async def _served(group: rpc.RpcGroup) -> None:
     try:
@@ -285,17 +300,5 @@ async def _served(group: rpc.RpcGroup) -> None:
 
 
 def run(story: Callable[[RpcWorld], Coroutine[Any, Any, T]], seed: int = 1, loss: float = 0.0) -> T:
-    """Run it under virtual time."""
     world = RpcWorld(seed, loss)
-
-    async def whole() -> T:
-        try:
-            return await story(world)
-        finally:
-            await world.close()
-
-    loop = VirtualLoop(world.network)
-    try:
-        return loop.run_until_complete(whole())
-    finally:
-        loop.close()
+    return world.run_story(story(world))

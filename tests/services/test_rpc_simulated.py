@@ -26,6 +26,11 @@ from unisono.services.calls.messages import (
 pytestmark = pytest.mark.rule("RMP-20")
 
 
+@pytest.fixture
+def world() -> RpcWorld:
+    return RpcWorld(seed=1, loss=0.0)
+
+
 def echo(call: rpc.Call) -> bytes:
     return call.payload
 
@@ -83,29 +88,23 @@ def test_calls_are_executed_in_one_order_at_all_members() -> None:
     run(story, loss=0.2)
 
 
-def test_answers_go_to_the_caller_alone() -> None:
-    async def story(world: RpcWorld) -> None:
-        for name in "abc":
-            world.add(name, echo)
-        await world.groups["a"].call(b"x")
-        for name in "bc":
-            assert "in.answers" not in world.groups[name].counters()
-        assert len(world.order.log) == 1, "only the call is in the order"
-
-    run(story)
+async def test_answers_go_to_the_caller_alone(world: RpcWorld) -> None:
+    for name in "abc":
+        world.add(name, echo)
+    await world.groups["a"].call(b"x")
+    for name in "bc":
+        assert "in.answers" not in world.groups[name].counters()
+    assert len(world.order.log) == 1, "only the call is in the order"
 
 
-def test_a_burst_of_calls_shares_datagrams_of_answers() -> None:
-    async def story(world: RpcWorld) -> None:
-        for name in "abc":
-            world.add(name, echo)
-        await world.groups["a"].call(b"x")
-        before = world.network.sent_count
-        await asyncio.gather(*(world.groups["a"].call(b"%d" % n) for n in range(64)))
-        # 64 answers of 20 bytes fit two datagrams; each member's are acknowledged once.
-        assert world.network.sent_count - before <= 8
-
-    run(story)
+async def test_a_burst_of_calls_shares_datagrams_of_answers(world: RpcWorld) -> None:
+    for name in "abc":
+        world.add(name, echo)
+    await world.groups["a"].call(b"x")
+    before = world.network.sent_count
+    await asyncio.gather(*(world.groups["a"].call(b"%d" % n) for n in range(64)))
+    # 64 answers of 20 bytes fit two datagrams; each member's are acknowledged once.
+    assert world.network.sent_count - before <= 8
 
 
 @pytest.mark.parametrize("size", [0, 1300, 1400, 5000, 400_000])
@@ -119,359 +118,305 @@ def test_a_long_answer_is_sent_in_pieces(size: int) -> None:
     run(story, loss=0.1)
 
 
-def test_ordinary_messages_pass_and_calls_do_not() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.serving["a"].cancel()
-        seen: list[bytes] = []
+async def test_ordinary_messages_pass_and_calls_do_not(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.serving["a"].cancel()
+    seen: list[bytes] = []
 
-        async def read() -> None:
-            async for item in a:
-                if isinstance(item, unisono.Message):
-                    seen.append(item.payload)
+    async def read() -> None:
+        async for item in a:
+            if isinstance(item, unisono.Message):
+                seen.append(item.payload)
 
-        world.serving["a"] = asyncio.create_task(read())
-        payloads = [b"", b"plain", MARK, MARK + b"C", MARK + b"E", MARK + b"junk"]
-        for payload in payloads:
-            await a.multicast(payload)
-            await a.call(b"between")
-        await a.multicast_many(payloads)
-        await asyncio.sleep(1)
-        assert seen == payloads * 2
-
-    run(story)
+    world.serving["a"] = asyncio.create_task(read())
+    payloads = [b"", b"plain", MARK, MARK + b"C", MARK + b"E", MARK + b"junk"]
+    for payload in payloads:
+        await a.multicast(payload)
+        await a.call(b"between")
+    await a.multicast_many(payloads)
+    await asyncio.sleep(1)
+    assert seen == payloads * 2
 
 
-def test_notices_show_the_applications_messages_alone() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.serving["a"].cancel()
-        await asyncio.sleep(0)
-        inner = world.order.groups[a.me]
-        call = call_payload(CallHead(1, 1000, 100, False, None, "x"), 1, b"call")
-        lost = [b"plain", call, bytes(escaped(MARK))]
-        messages = [unisono.Message(a.me, payload, 1) for payload in lost]
-        inner.put(unisono.Stable(tuple(messages)))
-        inner.put(unisono.Stable((messages[1],)))
-        inner.put(unisono.Rejoined("excluded", a.me, lost=tuple(lost)))
-        assert isinstance(await anext(a), unisono.View)
-        stable, rejoined = await anext(a), await anext(a)
-        assert isinstance(stable, unisono.Stable) and isinstance(rejoined, unisono.Rejoined)
-        assert [message.payload for message in stable.messages] == [b"plain", MARK]
-        assert rejoined.lost == (b"plain", MARK)
-
-    run(story)
+async def test_notices_show_the_applications_messages_alone(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.serving["a"].cancel()
+    await asyncio.sleep(0)
+    inner = world.order.groups[a.me]
+    call = call_payload(CallHead(1, 1000, 100, False, None, "x"), 1, b"call")
+    lost = [b"plain", call, bytes(escaped(MARK))]
+    messages = [unisono.Message(a.me, payload, 1) for payload in lost]
+    inner.put(unisono.Stable(tuple(messages)))
+    inner.put(unisono.Stable((messages[1],)))
+    inner.put(unisono.Rejoined("excluded", a.me, lost=tuple(lost)))
+    assert isinstance(await anext(a), unisono.View)
+    stable, rejoined = await anext(a), await anext(a)
+    assert isinstance(stable, unisono.Stable) and isinstance(rejoined, unisono.Rejoined)
+    assert [message.payload for message in stable.messages] == [b"plain", MARK]
+    assert rejoined.lost == (b"plain", MARK)
 
 
 # -- failures ---------------------------------------------------------------------------------
 
 
-def test_each_member_that_gives_no_answer_has_its_reason() -> None:
-    async def story(world: RpcWorld) -> None:
-        limits = rpc.RpcLimits(answer_bytes_max=100)
-        a = world.add("a", echo, limits)
-        world.add("b", raises)
-        world.add("c")
-        world.add("d", never)
-        world.add("e", lambda call: bytes(101))
-        world.add("f", lambda call: "text")  # type: ignore[arg-type, return-value]
-        result = await failed(a, b"x", rpc.ALL, 5.0)
-        assert reasons(result) == {
-            "b": rpc.Reason.RAISED,
-            "c": rpc.Reason.NO_HANDLER,
-            "d": rpc.Reason.TIMED_OUT,
-            "e": rpc.Reason.TOO_LARGE,
-            "f": rpc.Reason.RAISED,
-        }
-        texts = {member.name: str(failure) for member, failure in result.failures.items()}
-        assert "KeyError: 'no such price'" in texts["b"]
-        assert "101 bytes, over the caller's 100" in texts["e"]
-        assert "returned str" in texts["f"]
-        assert result.by_name() == {"a": b"x"}
-
-    run(story)
+async def test_each_member_that_gives_no_answer_has_its_reason(world: RpcWorld) -> None:
+    limits = rpc.RpcLimits(answer_bytes_max=100)
+    a = world.add("a", echo, limits)
+    world.add("b", raises)
+    world.add("c")
+    world.add("d", never)
+    world.add("e", lambda call: bytes(101))
+    world.add("f", lambda call: "text")  # type: ignore[arg-type, return-value]
+    result = await failed(a, b"x", rpc.ALL, 5.0)
+    assert reasons(result) == {
+        "b": rpc.Reason.RAISED,
+        "c": rpc.Reason.NO_HANDLER,
+        "d": rpc.Reason.TIMED_OUT,
+        "e": rpc.Reason.TOO_LARGE,
+        "f": rpc.Reason.RAISED,
+    }
+    texts = {member.name: str(failure) for member, failure in result.failures.items()}
+    assert "KeyError: 'no such price'" in texts["b"]
+    assert "101 bytes, over the caller's 100" in texts["e"]
+    assert "returned str" in texts["f"]
+    assert result.by_name() == {"a": b"x"}
 
 
-def test_failures_do_not_spoil_a_call_that_has_enough_answers() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", raises)
-        world.add("b", echo)
-        world.add("c", echo)
-        assert (await a.call(b"x", rpc.ONE)).first == b"x"
-        assert (await a.call(b"x", rpc.MAJORITY)).enough
-
-    run(story)
+async def test_failures_do_not_spoil_a_call_that_has_enough_answers(world: RpcWorld) -> None:
+    a = world.add("a", raises)
+    world.add("b", echo)
+    world.add("c", echo)
+    assert (await a.call(b"x", rpc.ONE)).first == b"x"
+    assert (await a.call(b"x", rpc.MAJORITY)).enough
 
 
-def test_a_call_that_all_fail_ends_before_its_timeout() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a")
-        world.add("b", raises)
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        result = await failed(a, b"x", rpc.ONE, 1000.0)
-        assert loop.time() - before < 1 and not result.answers
-
-    run(story)
+async def test_a_call_that_all_fail_ends_before_its_timeout(world: RpcWorld) -> None:
+    a = world.add("a")
+    world.add("b", raises)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    result = await failed(a, b"x", rpc.ONE, 1000.0)
+    assert loop.time() - before < 1 and not result.answers
 
 
 @pytest.mark.parametrize("how", ["leave", "crash"])
-def test_a_member_that_departs_before_it_answers_is_reported_at_once(how: str) -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.add("b", never)
-        world.add("c", echo)
-        b = world.member("b")
-        calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 1000.0))
-        await asyncio.sleep(1)
-        if how == "leave":
-            await world.groups["b"].leave()
-        else:
-            world.crash("b")
-        result = await asyncio.wait_for(calling, 1)
-        assert result.failures[b].reason is (
-            rpc.Reason.LEFT if how == "leave" else rpc.Reason.FAILED
-        )
-        assert set(result.by_name()) == {"a", "c"}
-
-    run(story)
-
-
-def test_an_answer_outweighs_the_view_without_its_member() -> None:
-    async def story(world: RpcWorld) -> None:
-        async def slowly(call: rpc.Call) -> bytes:
-            await asyncio.sleep(2)
-            return b"after all"
-
-        a = world.add("a", echo)
-        b = world.add("b", slowly).me
-        c = world.add("c", never).me
-        calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 5.0))
-        await asyncio.sleep(1)
-        # The others install a view without b, which has the call and does not know of that view.
-        group = world.order.groups.pop(b)
-        world.order._install((a.me, c), unisono.Change(unisono.ChangeKind.FAILED, (b,)))
-        world.order.groups[b] = group
-        result = await calling
-        assert result.answers[b] == b"after all" and c in result.failures
-
-    run(story)
-
-
-def test_a_member_that_joins_between_call_and_answer_is_not_asked() -> None:
-    async def story(world: RpcWorld) -> None:
-        async def slowly(call: rpc.Call) -> bytes:
-            await asyncio.sleep(2)
-            return b"late"
-
-        a = world.add("a", echo)
-        world.add("b", slowly)
-        calling = asyncio.create_task(a.call(b"x"))
-        await asyncio.sleep(1)
-        world.add("c", echo)
-        result = await calling
-        assert set(result.by_name()) == {"a", "b"} and not result.failures
-
-    run(story)
-
-
-def test_a_member_that_departs_before_the_call_has_its_place_is_absent() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", echo).me
-        calling = asyncio.create_task(a.call(b"x"))
-        await asyncio.sleep(0)  # The call is made, and not ordered yet.
+async def test_a_member_that_departs_before_it_answers_is_reported_at_once(
+    how: str, world: RpcWorld
+) -> None:
+    a = world.add("a", echo)
+    world.add("b", never)
+    world.add("c", echo)
+    b = world.member("b")
+    calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 1000.0))
+    await asyncio.sleep(1)
+    if how == "leave":
+        await world.groups["b"].leave()
+    else:
         world.crash("b")
-        result = await calling
-        assert result.enough and [member.name for member in result.members] == ["a"]
-        assert result.failures[b].reason is rpc.Reason.ABSENT
-
-    run(story)
+    result = await asyncio.wait_for(calling, 1)
+    assert result.failures[b].reason is (rpc.Reason.LEFT if how == "leave" else rpc.Reason.FAILED)
+    assert set(result.by_name()) == {"a", "c"}
 
 
-def test_a_call_that_is_not_ordered_times_out_with_the_reason() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.order.stalled = True
-        with pytest.raises(rpc.TooFewAnswers, match="not delivered here") as raised:
-            await a.call(b"x", timeout=1.0)
-        assert reasons(raised.value.result) == {"a": rpc.Reason.TIMED_OUT}
+async def test_an_answer_outweighs_the_view_without_its_member(world: RpcWorld) -> None:
+    async def slowly(call: rpc.Call) -> bytes:
+        await asyncio.sleep(2)
+        return b"after all"
 
-    run(story)
-
-
-def test_a_socket_that_cannot_be_opened_is_an_error_and_tried_again() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", echo)
-        world.network.opens = False
-        with pytest.raises(Misuse, match="too many open files"):
-            await a.call(b"x")
-        world.network.opens = True
-        await a.call(b"x", rpc.ONE)
-        assert (await b.call(b"y")).enough
-
-    run(story)
+    a = world.add("a", echo)
+    b = world.add("b", slowly).me
+    c = world.add("c", never).me
+    calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 5.0))
+    await asyncio.sleep(1)
+    # The others install a view without b, which has the call and does not know of that view.
+    group = world.order.groups.pop(b)
+    world.order._install((a.me, c), unisono.Change(unisono.ChangeKind.FAILED, (b,)))
+    world.order.groups[b] = group
+    result = await calling
+    assert result.answers[b] == b"after all" and c in result.failures
 
 
-def test_answers_of_a_member_that_is_cut_off_time_out() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", echo)
-        world.network.cut.add(b.me.address.host)
-        result = await failed(a, b"x", rpc.ALL, 3.0)
-        assert reasons(result) == {"b": rpc.Reason.TIMED_OUT}
-        await asyncio.sleep(10)
-        assert b.counters()["drop.reply_expired"] == 1, "it is not sent for ever"
+async def test_a_member_that_joins_between_call_and_answer_is_not_asked(world: RpcWorld) -> None:
+    async def slowly(call: rpc.Call) -> bytes:
+        await asyncio.sleep(2)
+        return b"late"
 
-    run(story)
+    a = world.add("a", echo)
+    world.add("b", slowly)
+    calling = asyncio.create_task(a.call(b"x"))
+    await asyncio.sleep(1)
+    world.add("c", echo)
+    result = await calling
+    assert set(result.by_name()) == {"a", "b"} and not result.failures
 
 
-def test_a_member_that_leaves_gives_its_last_answer_first() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", echo)
-        world.network.cut.add(b.me.address.host)
-        calling = asyncio.create_task(a.call(b"x", timeout=100.0))
-        await asyncio.sleep(0.2)
-        leaving = asyncio.create_task(b.leave())
-        await asyncio.sleep(0.2)
-        world.network.cut.clear()
-        assert set((await calling).by_name()) == {"a", "b"}
-        await leaving
+async def test_a_member_that_departs_before_the_call_has_its_place_is_absent(
+    world: RpcWorld,
+) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", echo).me
+    calling = asyncio.create_task(a.call(b"x"))
+    await asyncio.sleep(0)  # The call is made, and not ordered yet.
+    world.crash("b")
+    result = await calling
+    assert result.enough and [member.name for member in result.members] == ["a"]
+    assert result.failures[b].reason is rpc.Reason.ABSENT
 
-    run(story)
+
+async def test_a_call_that_is_not_ordered_times_out_with_the_reason(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.order.stalled = True
+    with pytest.raises(rpc.TooFewAnswers, match="not delivered here") as raised:
+        await a.call(b"x", timeout=1.0)
+    assert reasons(raised.value.result) == {"a": rpc.Reason.TIMED_OUT}
+
+
+async def test_a_socket_that_cannot_be_opened_is_an_error_and_tried_again(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", echo)
+    world.network.opens = False
+    with pytest.raises(Misuse, match="too many open files"):
+        await a.call(b"x")
+    world.network.opens = True
+    await a.call(b"x", rpc.ONE)
+    assert (await b.call(b"y")).enough
+
+
+async def test_answers_of_a_member_that_is_cut_off_time_out(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", echo)
+    world.network.cut.add(b.me.address.host)
+    result = await failed(a, b"x", rpc.ALL, 3.0)
+    assert reasons(result) == {"b": rpc.Reason.TIMED_OUT}
+    await asyncio.sleep(10)
+    assert b.counters()["drop.reply_expired"] == 1, "it is not sent for ever"
+
+
+async def test_a_member_that_leaves_gives_its_last_answer_first(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", echo)
+    world.network.cut.add(b.me.address.host)
+    calling = asyncio.create_task(a.call(b"x", timeout=100.0))
+    await asyncio.sleep(0.2)
+    leaving = asyncio.create_task(b.leave())
+    await asyncio.sleep(0.2)
+    world.network.cut.clear()
+    assert set((await calling).by_name()) == {"a", "b"}
+    await leaving
 
 
 # -- the caller -------------------------------------------------------------------------------
 
 
-def test_a_caller_that_is_excluded_gets_what_came_before() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.add("b", never)
-        calling = asyncio.create_task(a.call(b"x", timeout=1000.0))
-        await asyncio.sleep(1)
-        world.order.remove(a.me, unisono.ChangeKind.FAILED)
-        with pytest.raises(rpc.CallInterrupted, match="excluded") as raised:
-            await calling
-        assert raised.value.result.by_name() == {"a": b"x"}
-        with pytest.raises(Stopped):
-            await a.call(b"y")
-
-    run(story)
+async def test_a_caller_that_is_excluded_gets_what_came_before(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.add("b", never)
+    calling = asyncio.create_task(a.call(b"x", timeout=1000.0))
+    await asyncio.sleep(1)
+    world.order.remove(a.me, unisono.ChangeKind.FAILED)
+    with pytest.raises(rpc.CallInterrupted, match="excluded") as raised:
+        await calling
+    assert raised.value.result.by_name() == {"a": b"x"}
+    with pytest.raises(Stopped):
+        await a.call(b"y")
 
 
-def test_a_caller_that_is_excluded_before_its_call_is_sent_leaves_no_error_behind() -> None:
+async def test_a_caller_that_is_excluded_before_its_call_is_sent_leaves_no_error_behind(
+    world: RpcWorld,
+) -> None:
     reported: list[dict[str, object]] = []
 
-    async def story(world: RpcWorld) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context))
-        a = world.add("a", echo)
-        await a.call(b"first")
-        inner = world.order.groups[a.me]
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    a = world.add("a", echo)
+    await a.call(b"first")
+    inner = world.order.groups[a.me]
 
-        async def never_accepted(*_: object) -> int:
-            await asyncio.sleep(1)
-            raise Stopped("excluded")
+    async def never_accepted(*_: object) -> int:
+        await asyncio.sleep(1)
+        raise Stopped("excluded")
 
-        inner.multicast = never_accepted  # type: ignore[method-assign, assignment]
-        calling = asyncio.create_task(a.call(b"x"))
-        await asyncio.sleep(0.5)
-        world.order.remove(a.me, unisono.ChangeKind.FAILED)
-        with pytest.raises(Stopped):
-            await calling
-        del calling
-        gc.collect()
-
-    run(story)
+    inner.multicast = never_accepted  # type: ignore[method-assign, assignment]
+    calling = asyncio.create_task(a.call(b"x"))
+    await asyncio.sleep(0.5)
+    world.order.remove(a.me, unisono.ChangeKind.FAILED)
+    with pytest.raises(Stopped):
+        await calling
+    del calling
+    gc.collect()
     assert not reported
 
 
-def test_a_caller_that_rejoins_calls_as_its_next_incarnation() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.add("b", never)
-        former = a.me
-        calling = asyncio.create_task(a.call(b"x", timeout=1000.0))
-        await asyncio.sleep(1)
-        world.order.exclude_and_readmit(former)
-        with pytest.raises(rpc.CallInterrupted):
-            await calling
-        result = await a.call(b"y", rpc.ONE)
-        assert former not in result.members and a.me in result.answers
-
-    run(story)
+async def test_a_caller_that_rejoins_calls_as_its_next_incarnation(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.add("b", never)
+    former = a.me
+    calling = asyncio.create_task(a.call(b"x", timeout=1000.0))
+    await asyncio.sleep(1)
+    world.order.exclude_and_readmit(former)
+    with pytest.raises(rpc.CallInterrupted):
+        await calling
+    result = await a.call(b"y", rpc.ONE)
+    assert former not in result.members and a.me in result.answers
 
 
-def test_a_member_whose_state_has_the_call_is_absent_before_the_timeout() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", echo)
-        inner = world.order.groups[b.me]
-        # The view has b, but b gets its state, and the first view, only after the call.
-        inner.put = lambda item: None  # type: ignore[method-assign]
-        await asyncio.sleep(0.1)
-        calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 1000.0))
-        await asyncio.sleep(0.5)
-        del inner.put
-        inner.put(world.order.view)
-        result = await asyncio.wait_for(calling, 5)
-        assert reasons(result) == {"b": rpc.Reason.ABSENT}
-        assert (await a.call(b"y")).enough
-
-    run(story)
-
-
-def test_a_slow_handler_is_probed_ever_more_rarely_and_answers() -> None:
-    async def story(world: RpcWorld) -> None:
-        async def slowly(call: rpc.Call) -> bytes:
-            await asyncio.sleep(100)
-            return b"at last"
-
-        a = world.add("a", echo)
-        world.add("b", slowly)
-        results = await asyncio.gather(*(a.call(b"x", timeout=200.0) for _ in range(5)))
-        assert all(result.by_name()["b"] == b"at last" for result in results)
-        assert len(world.order.log) <= 5 + 7, "a probe asks for all calls under way"
-
-    run(story)
+async def test_a_member_whose_state_has_the_call_is_absent_before_the_timeout(
+    world: RpcWorld,
+) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", echo)
+    inner = world.order.groups[b.me]
+    # The view has b, but b gets its state, and the first view, only after the call.
+    inner.put = lambda item: None  # type: ignore[method-assign]
+    await asyncio.sleep(0.1)
+    calling = asyncio.create_task(failed(a, b"x", rpc.ALL, 1000.0))
+    await asyncio.sleep(0.5)
+    del inner.put
+    inner.put(world.order.view)
+    result = await asyncio.wait_for(calling, 5)
+    assert reasons(result) == {"b": rpc.Reason.ABSENT}
+    assert (await a.call(b"y")).enough
 
 
-def test_a_cancelled_call_leaves_nothing_behind() -> None:
-    async def story(world: RpcWorld) -> None:
-        async def slowly(call: rpc.Call) -> bytes:
-            await asyncio.sleep(2)
-            return b"late"
+async def test_a_slow_handler_is_probed_ever_more_rarely_and_answers(world: RpcWorld) -> None:
+    async def slowly(call: rpc.Call) -> bytes:
+        await asyncio.sleep(100)
+        return b"at last"
 
-        a = world.add("a", echo)
-        b = world.add("b", slowly)
-        calling = asyncio.create_task(a.call(b"x"))
-        await asyncio.sleep(1)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        await asyncio.sleep(5)
-        assert not a._table.open and not a._futures
-        assert b.counters()["calls.executed"] == 1 and a.counters()["answers.late"] == 1
-        assert (await a.call(b"y", rpc.ONE)).first == b"y"
-
-    run(story)
+    a = world.add("a", echo)
+    world.add("b", slowly)
+    results = await asyncio.gather(*(a.call(b"x", timeout=200.0) for _ in range(5)))
+    assert all(result.by_name()["b"] == b"at last" for result in results)
+    assert len(world.order.log) <= 5 + 7, "a probe asks for all calls under way"
 
 
-def test_a_call_by_the_reader_is_refused_and_one_beside_it_is_not() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.serving["a"].cancel()
-        await asyncio.sleep(0)
-        assert isinstance(await anext(a), unisono.View)
-        with pytest.raises(Misuse, match="wait for itself"):
-            await a.call(b"x")
-        world.serve("a")
-        assert (await a.call(b"x")).enough
+async def test_a_cancelled_call_leaves_nothing_behind(world: RpcWorld) -> None:
+    async def slowly(call: rpc.Call) -> bytes:
+        await asyncio.sleep(2)
+        return b"late"
 
-    run(story)
+    a = world.add("a", echo)
+    b = world.add("b", slowly)
+    calling = asyncio.create_task(a.call(b"x"))
+    await asyncio.sleep(1)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await asyncio.sleep(5)
+    assert not a._table.open and not a._futures
+    assert b.counters()["calls.executed"] == 1 and a.counters()["answers.late"] == 1
+    assert (await a.call(b"y", rpc.ONE)).first == b"y"
+
+
+async def test_a_call_by_the_reader_is_refused_and_one_beside_it_is_not(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.serving["a"].cancel()
+    await asyncio.sleep(0)
+    assert isinstance(await anext(a), unisono.View)
+    with pytest.raises(Misuse, match="wait for itself"):
+        await a.call(b"x")
+    world.serve("a")
+    assert (await a.call(b"x")).enough
 
 
 def test_a_handler_may_call() -> None:
@@ -498,92 +443,76 @@ def test_a_handler_may_call() -> None:
         ((b"", rpc.ALL, 1e9), "at most a day"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: tuple[object, ...], text: str) -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        with pytest.raises(Misuse, match=text):
-            await a.call(*arguments)  # type: ignore[arg-type]
+async def test_bad_arguments_are_refused(
+    arguments: tuple[object, ...], text: str, world: RpcWorld
+) -> None:
+    a = world.add("a", echo)
+    with pytest.raises(Misuse, match=text):
+        await a.call(*arguments)  # type: ignore[arg-type]
 
-    run(story)
 
-
-def test_a_group_needs_a_total_order_and_one_handler() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        with pytest.raises(Misuse, match="has a handler"):
-            a.answer(echo)
-        world.order.services = (Service.CAUSAL,)
-        with pytest.raises(Misuse, match="total order"):
-            rpc.RpcGroup(cast(Group, world.order.add("b")))
-
-    run(story)
+async def test_a_group_needs_a_total_order_and_one_handler(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    with pytest.raises(Misuse, match="has a handler"):
+        a.answer(echo)
+    world.order.services = (Service.CAUSAL,)
+    with pytest.raises(Misuse, match="total order"):
+        rpc.RpcGroup(cast(Group, world.order.add("b")))
 
 
 # -- bounds -----------------------------------------------------------------------------------
 
 
-def test_calls_beyond_the_bound_are_refused() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", never, rpc.RpcLimits(calls_count_max=3))
-        calling = [asyncio.create_task(a.call(b"x", timeout=5.0)) for _ in range(3)]
-        await asyncio.sleep(1)
-        with pytest.raises(Full, match="calls_count_max"):
-            await a.call(b"y")
-        await asyncio.gather(*calling, return_exceptions=True)
-        assert reasons(await failed(a, b"z", rpc.ALL, 1.0)) == {"a": rpc.Reason.TIMED_OUT}
-
-    run(story)
+async def test_calls_beyond_the_bound_are_refused(world: RpcWorld) -> None:
+    a = world.add("a", never, rpc.RpcLimits(calls_count_max=3))
+    calling = [asyncio.create_task(a.call(b"x", timeout=5.0)) for _ in range(3)]
+    await asyncio.sleep(1)
+    with pytest.raises(Full, match="calls_count_max"):
+        await a.call(b"y")
+    await asyncio.gather(*calling, return_exceptions=True)
+    assert reasons(await failed(a, b"z", rpc.ALL, 1.0)) == {"a": rpc.Reason.TIMED_OUT}
 
 
-def test_handlers_beyond_the_bound_are_busy() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.add("b", never, rpc.RpcLimits(executing_count_max=2))
-        calling = [asyncio.create_task(a.call(b"x", timeout=5.0)) for _ in range(2)]
-        await asyncio.sleep(1)
-        result = await failed(a, b"y", rpc.ALL, 1.0)
-        assert reasons(result) == {"b": rpc.Reason.BUSY}
-        await asyncio.gather(*calling, return_exceptions=True)
-        await asyncio.sleep(1)
-        # Handlers that hang are cancelled when they are no longer awaited.
-        result = await failed(a, b"z", rpc.ALL, 1.0)
-        assert reasons(result) == {"b": rpc.Reason.TIMED_OUT}
-
-    run(story)
+async def test_handlers_beyond_the_bound_are_busy(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.add("b", never, rpc.RpcLimits(executing_count_max=2))
+    calling = [asyncio.create_task(a.call(b"x", timeout=5.0)) for _ in range(2)]
+    await asyncio.sleep(1)
+    result = await failed(a, b"y", rpc.ALL, 1.0)
+    assert reasons(result) == {"b": rpc.Reason.BUSY}
+    await asyncio.gather(*calling, return_exceptions=True)
+    await asyncio.sleep(1)
+    # Handlers that hang are cancelled when they are no longer awaited.
+    result = await failed(a, b"z", rpc.ALL, 1.0)
+    assert reasons(result) == {"b": rpc.Reason.TIMED_OUT}
 
 
-def test_answers_that_a_caller_does_not_acknowledge_are_bounded() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        b = world.add("b", lambda call: bytes(20_000), rpc.RpcLimits(reply_bytes_max=50_000))
-        world.network.cut.add(a.me.address.host)
-        calls = [asyncio.create_task(a.call(b"x", timeout=30.0)) for _ in range(10)]
-        await asyncio.sleep(1)
-        link = next(iter(b._path._sender._links.values()))  # type: ignore[attr-defined]
-        assert link.nbytes <= 2 * 50_000
-        world.network.cut.clear()
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        ends = [
-            rpc.Reason.BUSY in reasons(each.result).values()
-            if isinstance(each, rpc.TooFewAnswers)
-            else None
-            for each in found
-        ]
-        assert ends.count(None) == 2 and ends.count(True) == 8
-
-    run(story)
+async def test_answers_that_a_caller_does_not_acknowledge_are_bounded(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    b = world.add("b", lambda call: bytes(20_000), rpc.RpcLimits(reply_bytes_max=50_000))
+    world.network.cut.add(a.me.address.host)
+    calls = [asyncio.create_task(a.call(b"x", timeout=30.0)) for _ in range(10)]
+    await asyncio.sleep(1)
+    link = next(iter(b._path._sender._links.values()))  # type: ignore[attr-defined]
+    assert link.nbytes <= 2 * 50_000
+    world.network.cut.clear()
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    ends = [
+        rpc.Reason.BUSY in reasons(each.result).values()
+        if isinstance(each, rpc.TooFewAnswers)
+        else None
+        for each in found
+    ]
+    assert ends.count(None) == 2 and ends.count(True) == 8
 
 
-def test_pieces_without_capacity_are_sent_again() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo, rpc.RpcLimits(partial_bytes_max=45_000))
-        for name in "bcd":
-            world.add(name, lambda call: bytes(20_000))
-        result = await a.call(b"x", timeout=60.0)
-        assert sorted(map(len, result.answers.values())) == [1, 20_000, 20_000, 20_000]
-        assert a.counters()["answers.refused"] > 0
-
-    run(story)
+async def test_pieces_without_capacity_are_sent_again(world: RpcWorld) -> None:
+    a = world.add("a", echo, rpc.RpcLimits(partial_bytes_max=45_000))
+    for name in "bcd":
+        world.add(name, lambda call: bytes(20_000))
+    result = await a.call(b"x", timeout=60.0)
+    assert sorted(map(len, result.answers.values())) == [1, 20_000, 20_000, 20_000]
+    assert a.counters()["answers.refused"] > 0
 
 
 # -- chaos ------------------------------------------------------------------------------------
@@ -688,91 +617,80 @@ def test_the_same_seed_gives_the_same_run() -> None:
 # -- found by attack --------------------------------------------------------------------------
 
 
-def test_a_call_made_while_the_socket_opens_does_not_overtake() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        world.add("b", echo)
-        first = asyncio.create_task(a.call(b"1", timeout=5.0))
-        while a._path.reply_to is None:
-            await asyncio.sleep(0)
-        results = await asyncio.gather(a.call(b"2", timeout=5.0), first)
-        assert [result.by_name() for result in results] == [
-            {"a": b"2", "b": b"2"},
-            {"a": b"1", "b": b"1"},
-        ]
-
-    run(story)
+async def test_a_call_made_while_the_socket_opens_does_not_overtake(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    world.add("b", echo)
+    first = asyncio.create_task(a.call(b"1", timeout=5.0))
+    while a._path.reply_to is None:
+        await asyncio.sleep(0)
+    results = await asyncio.gather(a.call(b"2", timeout=5.0), first)
+    assert [result.by_name() for result in results] == [
+        {"a": b"2", "b": b"2"},
+        {"a": b"1", "b": b"1"},
+    ]
 
 
-def test_an_answer_is_a_copy_of_what_the_handler_returned() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        buffer = bytearray(1)
+async def test_an_answer_is_a_copy_of_what_the_handler_returned(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    buffer = bytearray(1)
 
-        def reusing(call: rpc.Call) -> bytearray:
-            buffer[:] = call.payload
-            return buffer
+    def reusing(call: rpc.Call) -> bytearray:
+        buffer[:] = call.payload
+        return buffer
 
-        world.add("b", reusing)
-        calls = [a.call(b"%d" % n, timeout=5.0) for n in range(8)]
-        results = await asyncio.gather(*calls)
-        assert [result.by_name()["b"] for result in results] == [b"%d" % n for n in range(8)]
-
-    run(story)
+    world.add("b", reusing)
+    calls = [a.call(b"%d" % n, timeout=5.0) for n in range(8)]
+    results = await asyncio.gather(*calls)
+    assert [result.by_name()["b"] for result in results] == [b"%d" % n for n in range(8)]
 
 
-def test_a_handler_whose_own_task_was_cancelled_answers_that_it_raised() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
+async def test_a_handler_whose_own_task_was_cancelled_answers_that_it_raised(
+    world: RpcWorld,
+) -> None:
+    a = world.add("a", echo)
 
-        async def cancelled(call: rpc.Call) -> bytes:
-            inner = asyncio.create_task(asyncio.sleep(60))
-            await asyncio.sleep(0)
-            inner.cancel()
-            await inner
-            return b""
+    async def cancelled(call: rpc.Call) -> bytes:
+        inner = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        inner.cancel()
+        await inner
+        return b""
 
-        world.add("b", cancelled)
-        result = await failed(a, b"x", rpc.ALL, 30.0)
-        assert reasons(result) == {"b": rpc.Reason.RAISED}
-
-    run(story)
-
-
-def test_a_leave_that_is_cancelled_closes_the_socket_and_ends_the_calls() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", never)
-        b = world.add("b", echo)
-        call = asyncio.create_task(b.call(b"x", timeout=30.0))
-        waiting = asyncio.create_task(a.call(b"x", timeout=30.0))
-        await asyncio.sleep(0.1)
-        world.network.loss = 1.0
-        b._handler = None
-        again = asyncio.create_task(a.call(b"y", timeout=30.0))
-        await asyncio.sleep(0.1)
-        leaving = asyncio.create_task(b.leave())
-        await asyncio.sleep(0.01)
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        with pytest.raises(rpc.CallInterrupted):
-            await call
-        assert not [at for at in world.network.ends if at.host == b.me.address.host]
-        for each in (waiting, again):
-            each.cancel()
-
-    run(story)
+    world.add("b", cancelled)
+    result = await failed(a, b"x", rpc.ALL, 30.0)
+    assert reasons(result) == {"b": rpc.Reason.RAISED}
 
 
-def test_a_call_cannot_direct_answers_at_another_host() -> None:
-    async def story(world: RpcWorld) -> None:
-        a = world.add("a", echo)
-        executed: list[bytes] = []
-        world.add("b", lambda call: executed.append(call.payload) or b"")  # type: ignore[func-returns-value]
-        head = CallHead(9, 60_000, 1 << 20, False, Address("10.0.0.99", 53), "")
-        a.group.multicast(call_payload(head, 1, b"x"))
-        await asyncio.sleep(5)
-        assert not executed and world.network.sent_count == 0
-        assert world.groups["b"].counters()["drop.reply_to"] == 1
+async def test_a_leave_that_is_cancelled_closes_the_socket_and_ends_the_calls(
+    world: RpcWorld,
+) -> None:
+    a = world.add("a", never)
+    b = world.add("b", echo)
+    call = asyncio.create_task(b.call(b"x", timeout=30.0))
+    waiting = asyncio.create_task(a.call(b"x", timeout=30.0))
+    await asyncio.sleep(0.1)
+    world.network.loss = 1.0
+    b._handler = None
+    again = asyncio.create_task(a.call(b"y", timeout=30.0))
+    await asyncio.sleep(0.1)
+    leaving = asyncio.create_task(b.leave())
+    await asyncio.sleep(0.01)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    with pytest.raises(rpc.CallInterrupted):
+        await call
+    assert not [at for at in world.network.ends if at.host == b.me.address.host]
+    for each in (waiting, again):
+        each.cancel()
 
-    run(story)
+
+async def test_a_call_cannot_direct_answers_at_another_host(world: RpcWorld) -> None:
+    a = world.add("a", echo)
+    executed: list[bytes] = []
+    world.add("b", lambda call: executed.append(call.payload) or b"")  # type: ignore[func-returns-value]
+    head = CallHead(9, 60_000, 1 << 20, False, Address("10.0.0.99", 53), "")
+    a.group.multicast(call_payload(head, 1, b"x"))
+    await asyncio.sleep(5)
+    assert not executed and world.network.sent_count == 0
+    assert world.groups["b"].counters()["drop.reply_to"] == 1
