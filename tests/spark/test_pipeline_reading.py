@@ -241,13 +241,21 @@ def test_what_was_not_judged_and_what_is_told_in_two_ways_is_counted(
     write_trace(story("a: view 1 a | send | a:1", run="torn"), tmp_path / "trace")
     path = tmp_path / "trace" / "run=torn" / "a-1.parquet"
     path.write_bytes(path.read_bytes()[:-9])
+    lost = story("a: view 1 a b | send\nb: view 1 a b | a:1", run="lost")
+    write_trace(lost, tmp_path / "trace")
+    damaged = [row._replace(kind="?") if row.kind == "send" else row for row in lost.rows]
+    mine = [row for row in damaged if row.node == "a"]
+    write_rows(tmp_path / "trace" / "run=lost" / "a-1.parquet", mine)
     trace = read_trace(tmp_path / "trace")
-    assert (len(trace.quarantined), len(trace.unjudged)) == (3, 2), "the end of a file is one"
+    assert (len(trace.quarantined), len(trace.unjudged)) == (4, 3), "the end of a file is one"
+    plain = judge_all(trace.histories(), lambda protocol: list(LAWS))["lost"]
+    assert plain.uncertain and plain.violations
     for _ in range(2):
         result = run_pipeline(spark, tmp_path / "trace", tmp_path / "out", {"story": list(LAWS)})
         assert result.quarantined == len(trace.quarantined)
-        assert result.unjudged_by_run == {"torn": 0, "two ways": 2}
+        assert result.unjudged_by_run == {"lost": 1, "torn": 0, "two ways": 2}
         assert result.as_json()["contradicted"] == {"two ways": ["b#1"]}
         assert all(verdict.kept for verdict in result.verdicts.values())
         assert not result.kept
+        assert result.verdicts["lost"] == plain
     assert "two files differ about <code>b#1</code>" in result.report.read_text()

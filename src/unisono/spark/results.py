@@ -33,10 +33,10 @@ def runs_in(
 def findings_in(session: SparkSession, out: Path, runs: Sequence[str] | None = None) -> Findings:
     """The results of some runs, or of all."""
     known = runs_in(session, out, runs)
-    broken = [row["run"] for row in known if row["kept"] is False]
+    suspect = [row["run"] for row in known if row["kept"] is not True]
     with_quarantine = [row["run"] for row in known if row["quarantined"]]
     return Findings(
-        verdicts=_verdicts(session, out, runs, broken),
+        verdicts=_verdicts(session, out, runs, suspect),
         measures=_measures(session, out, runs),
         events=sum(row["events"] for row in known),
         quarantined=sum(row["quarantined"] for row in known),
@@ -46,11 +46,11 @@ def findings_in(session: SparkSession, out: Path, runs: Sequence[str] | None = N
 
 
 def _verdicts(
-    session: SparkSession, out: Path, runs: Sequence[str] | None, broken: Sequence[str]
+    session: SparkSession, out: Path, runs: Sequence[str] | None, suspect: Sequence[str]
 ) -> dict[str, Verdict]:
-    """By run, in their order; `broken` are those with violations."""
+    """By run, in their order; `suspect` are those that may have violations."""
     violations: dict[str, list[Violation]] = {}
-    for row in read_table(session, out, "gold/violations", broken).to_pylist() if broken else ():
+    for row in read_table(session, out, "gold/violations", suspect).to_pylist() if suspect else ():
         found = Violation(*(row[name] for name in Violation._fields))
         violations.setdefault(row["run"], []).append(found)
     laws: dict[str, dict[str, str]] = {}
