@@ -11,12 +11,15 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `unisono` for this session. Writes need the same thread: Spark looks up
-    their format in the thread's active session."""
+    """Register the format `unisono` for this session, also for one of Spark Connect. Without
+    Connect, writes need the same thread: Spark looks up their format in the thread's active
+    session."""
     from unisono.spark.source import UnisonoSource
 
     # Without this Spark refuses a Python source with filter pushdown.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(UnisonoSource)
-    java: Any = spark.sparkContext._jvm
-    java.SparkSession.setActiveSession(spark._jsparkSession)
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is not None:
+        java: Any = spark.sparkContext._jvm
+        java.SparkSession.setActiveSession(session)
