@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,12 @@ import pytest
 from tests.cli.running import here, refused
 from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
+from unisono.laws import Verdict
 from unisono.spark import follow
 from unisono.spark.follow import VerdictStream
-from unisono.spark.pipeline import run_pipeline
+from unisono.spark.pipeline import PipelineResult, run_pipeline
 from unisono.spark.results import runs_in
-from unisono.spark.runs import changed, inputs_in
+from unisono.spark.runs import Input, changed, inputs_in
 from unisono.trace.files import TraceFile
 
 LAWS = ("no_duplication", "validity")
@@ -134,6 +137,41 @@ def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.Monk
     shutil.rmtree(tmp_path / "trace")
     with pytest.raises(BadTrace, match="no such directory"):
         list(stream)
+
+
+def test_a_long_run_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It grows by 1 MB a poll for 1,000 polls, and a megabyte is judged in 0.1 s."""
+    now, polls, read = [0.0], [0], list[int]()
+
+    def inputs(directory: Any) -> dict[str, Input]:
+        nbytes = 1_000_000 * min(1000, polls[0] + 1)
+        polls[0] += 1
+        return {"long": Input("long", (), nbytes, str(nbytes), datetime.now(UTC))}
+
+    def judged(*args: Any, **more: Any) -> Any:
+        read.append(min(1000, polls[0]))
+        now[0] += 0.1 * read[-1]
+        verdict = Verdict(dict.fromkeys(LAWS, "kept"), [])
+        open_ones = frozenset(("long",) if more["going_on"] else ())
+        return PipelineResult(Path(), Path(), 1, 0, {"long": verdict}, so_far=open_ones)
+
+    monkeypatch.setattr(follow, "inputs_in", inputs)
+    monkeypatch.setattr(follow, "run_pipeline", judged)
+    monkeypatch.setattr(follow.os.path, "isdir", lambda path: True)
+    stream = VerdictStream(
+        None,  # type: ignore[arg-type]
+        "trace",
+        "out",
+        CLAIMED,
+        every_s=5.0,
+        idle_s=20.0,
+        sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
+        clock=lambda: now[0],
+    )
+    assert [each.so_far for each in stream] == [True, False]
+    assert read[-2:] == [1000, 1000], "when it grows no more, and for good"
+    assert sum(read) < 20 * 1000, "megabytes, of which there are 1,000; at each poll: 500,000"
+    assert all(b <= a * 1.5 + 50 for a, b in pairwise(read)), "and never far behind"
 
 
 def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:

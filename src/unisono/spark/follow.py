@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from unisono.spark.laws import Claims
 
 
+GROWTH: Final = 1.25
+PAUSE: Final = 3.0
+"""A run is read again from its beginning when it has grown by a quarter, when it grows no more, or
+after this many times as long as that takes: a run that goes on for long is read a few times, not
+once a poll."""
 MISSED_MAX: Final = 10
 """Consecutive polls in which a run may disappear before it is read."""
 
@@ -70,6 +75,10 @@ class VerdictStream:
     report: Path | None = None
     _seen: dict[str, str] = field(default_factory=dict)
     """By run, the fingerprint of its files at the last poll."""
+    _polled: dict[str, str] = field(default_factory=dict)
+    """The same, whether the run was judged then or not."""
+    _judged: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """By run, its size when it was last judged, and when it is judged again at the latest."""
     _reported: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
     """Runs with provisional verdicts."""
@@ -82,9 +91,13 @@ class VerdictStream:
             polled = self.clock()
             inputs = self._inputs()
             grown = [each for each in inputs if self._seen.get(each.run) != each.fingerprint]
-            if grown:
-                yield from self._judge(grown)
+            due = [each for each in grown if self._is_due(each, polled)]
+            self._polled = {each.run: each.fingerprint for each in inputs}
+            if due:
+                yield from self._judge(due)
                 quiet_since = self.clock()
+            elif grown:
+                quiet_since = polled
             elif self.idle_s is not None and self.clock() - quiet_since >= self.idle_s:
                 left = [each for each in inputs if each.run in self._open]
                 if not left:
@@ -92,6 +105,12 @@ class VerdictStream:
                 yield from self._judge(left, going_on=False)
                 continue
             self.sleep(max(0.0, self.every_s - (self.clock() - polled)))
+
+    def _is_due(self, run: Input, now: float) -> bool:
+        """Whether a run that has grown is to be judged now."""
+        nbytes, at_the_latest = self._judged.get(run.run, (0, now))
+        is_quiet = self._polled.get(run.run) == run.fingerprint
+        return is_quiet or run.nbytes >= GROWTH * nbytes or now >= at_the_latest
 
     def _inputs(self) -> list[Input]:
         """The runs of the directory, which may still be empty but must exist."""
@@ -103,6 +122,7 @@ class VerdictStream:
             return []
 
     def _judge(self, grown: Sequence[Input], going_on: bool = True) -> Iterator[News]:
+        begun = self.clock()
         try:
             result = run_pipeline(
                 self.session,
@@ -125,6 +145,9 @@ class VerdictStream:
         self._missed = 0
         # The fingerprints from before the read: what has grown since is for the next poll.
         self._seen.update((each.run, each.fingerprint) for each in grown)
+        now = self.clock()
+        again = now + PAUSE * (now - begun)
+        self._judged.update((each.run, (each.nbytes, again)) for each in grown)
         self.report = result.report
         for each in grown:
             self.contradicted.pop(each.run, None)
