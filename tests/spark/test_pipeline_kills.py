@@ -1,0 +1,79 @@
+"""A pipeline that is killed at a random moment leaves no run that is lost, doubled or in half.
+
+`UNISONO_KILLS=50 pytest -m soak tests/spark/test_pipeline_kills.py` kills it so many times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from unisono.laws import LAWS
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+from unisono.spark.layout import folders_in, run_of
+
+KILLS = int(os.environ.get("UNISONO_KILLS", "4"))
+SEEDS = 6
+
+
+def rows_of(out: Path, table: str, kind: str) -> list[tuple[str, int]]:
+    """The runs of a table's rows, of `gold/runs` with the number of events."""
+    column = "events" if table == "gold/runs" else "run"
+    if kind == "delta":
+        if not (out / "delta" / table).exists():
+            return []
+        found = DeltaTable(out / "delta" / table).to_pyarrow_table(columns=["run", column])
+        return [(row["run"], row[column]) for row in found.to_pylist()]
+    return [
+        (run_of(folder.name), row.get("events", 0))
+        for folder in folders_in(out, table)
+        for path in folder.glob("[!.]*.parquet")
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+
+
+def check(out: Path, kind: str) -> set[str]:
+    """Every run that is listed is complete, once; returns them."""
+    listed = rows_of(out, "gold/runs", kind)
+    events = Counter(name for name, _ in rows_of(out, "bronze/events", kind))
+    verdicts = Counter(name for name, _ in rows_of(out, "gold/verdicts", kind))
+    assert len(dict(listed)) == len(listed)
+    for name, count in listed:
+        assert (events[name], verdicts[name]) == (count, len(LAWS)), name
+    return set(dict(listed))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_whatever_is_listed_is_complete(tmp_path: Path, kind: str) -> None:
+    out, dice = tmp_path / "out", random.Random(7)
+    for seed in range(SEEDS):
+        run(Plan(protocol="ring", nodes=3, seed=seed, messages=30, trace=tmp_path / "traces"))
+    command = [sys.executable, "-m", "unisono", "pipeline", str(tmp_path / "traces")]
+    command += ["--out", str(out), "--format", kind, "--master", "local[1]"]
+    begun = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True)
+    whole_s = time.monotonic() - begun
+    assert len(check(out, kind)) == SEEDS
+    for _ in range(KILLS):
+        for path in (tmp_path / "traces").glob("run=*/a-*.parquet"):
+            os.utime(path)  # has changed
+        going = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(whole_s * dice.uniform(0.5, 1.0))
+        os.killpg(going.pid, signal.SIGKILL)
+        going.wait()
+        print(len(check(out, kind)), "of", SEEDS, "runs after the kill", flush=True)
+    subprocess.run(command, check=True, capture_output=True)
+    assert len(check(out, kind)) == SEEDS
+    assert not list(out.glob(".pipeline-*"))
