@@ -34,6 +34,8 @@ class Board:
         self.running: dict[int, str] = {}
         """By lock, its holder."""
         self.stable: set[int] = set()
+        self.news: list[str] = []
+        """What is to be told beside the counts."""
         self.changed = asyncio.Event()
 
     def snapshot(self) -> bytes:
@@ -60,11 +62,16 @@ class Board:
                 case unisono.Stable(messages):
                     self.stable |= {each.seq for each in messages if each.seq in self.jobs}
                 case unisono.View(changes=changes):
+                    lost = {each for change in changes if change.what is ChangeKind.FAILED
+                            for each in change.who}  # fmt: skip
                     for change in changes:
+                        number = change.number or 0
                         if change.what is ChangeKind.LOCK_GRANTED:
-                            self.running[change.number or 0] = change.who[0].name
+                            self.running[number] = change.who[0].name
                         elif change.what is ChangeKind.LOCK_RELEASED:
-                            self.running.pop(change.number or 0, None)
+                            name = self.running.pop(number, None)
+                            if lost.intersection(change.who):
+                                self.news.append(f"{name} is gone: its lock {number} is released")
             self.changed.set()
 
     async def until(self, ready: Any) -> None:
@@ -73,10 +80,10 @@ class Board:
             await self.changed.wait()
 
     def __str__(self) -> str:
-        running = " ".join(sorted(self.running.values())) or "nobody"
+        running = [f"{name} on {number}" for number, name in sorted(self.running.items())]
         return (
             f"ordered {len(self.jobs):3}  stable {len(self.stable):3}"
-            f"  done {len(self.done):3}  at work: {running}"
+            f"  done {len(self.done):3}  locks: {', '.join(running) or 'free'}"
         )
 
 
@@ -157,8 +164,10 @@ class Workers:
             busy = [name for name in board.running.values() if name in self._running]
             name = random.choice(busy or list(self._running))
             await self.kill(name)
+            board.news.append(f"{name} is killed")
             await board.until(lambda: len(group.members) <= len(NAMES))
             await self.start(name)
+            board.news.append(f"{name} is started again")
 
     async def end(self) -> None:
         for name in list(self._running):
@@ -180,7 +189,10 @@ async def direct(options: argparse.Namespace) -> int:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.5):
                         await board.until(lambda: False)
+                news, board.news = board.news, []
                 if not options.json:
+                    for line in news:
+                        print(f"-- {line}", flush=True)
                     names = " ".join(member.name for member in group.members)
                     print(f"{board}  members: {names}", flush=True)
             await queueing

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rmp.stage import DELAY_US, Stage
+from unisono.model import Service
 from unisono.protocols.rmp.core import Rmp
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
@@ -26,3 +28,20 @@ def test_a_run_with_the_fast_path_is_the_run_without(
     monkeypatch.setattr(Rmp, "_only_delivers", lambda core: False)
     assert simulate(plan) == quick
     assert any(taken)
+
+
+@pytest.mark.parametrize("level", [Service.UNRELIABLE, Service.RELIABLE, Service.FIFO])
+def test_a_lone_message_that_needs_no_order_waits_for_nothing(level: Service) -> None:
+    """One packet, sent in the step of the call and delivered in the step in which it arrives."""
+    stage = Stage("a", "b", "c")
+    for sender in "abc":  # Whoever of them has the token.
+        stage.run(137_000)
+        began_us, before = stage.now_us, {name: len(stage.payloads(name)) for name in "abc"}
+        stage.multicast(sender, b"lone", service=level)
+        assert len(stage.payloads(sender)) == before[sender] + 1
+        stage.run(DELAY_US)
+        assert all(len(stage.payloads(name)) == before[name] + 1 for name in "abc")
+        sent = [what for at, who, what in stage.packets if who == sender and at == began_us]
+        assert [what.split()[0] for what in sent if not what.startswith("ack")] == [
+            "best-effort" if level == Service.UNRELIABLE else "data"
+        ]
