@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,3 +190,12 @@ def lines_of(title: str) -> list[str]:
     shown = "".join(blocks(section("SPARK", title), "sh"))
     lines = shown.replace("\\\n", " ").splitlines()
     return [line for line in lines if re.match(r"(\w+=\S+ )?unisono ", line)]
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also out of the pages that Spark makes of a task's error."""
+    stopped = SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr("unisono.spark.session.open_session", lambda *_, **__: stopped)
+    full = pytest.raises(Misuse, match="no space left on the disk")
+    with full, sparking.session_on("local[1]", "test", {}, 0):
+        raise RuntimeError("Job aborted\n  OSError: [Errno 28] No space left on device\n  at …")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +30,7 @@ QUICK: Final[Mapping[str, str | int | bool]] = {
 }
 """For a small trace, which never earns back good compilation and planning."""
 CONNECT_S: Final = 10
+FULL: Final = os.strerror(errno.ENOSPC)
 
 
 def check_master(master: str) -> None:
@@ -82,6 +85,11 @@ def session_on(
     except Exception as error:
         if is_interrupted(error):
             raise KeyboardInterrupt from None
+        if FULL in str(error):
+            raise Misuse(
+                "no space left on the disk of --out, of TMPDIR or of Spark's scratch directory:"
+                " free some, or choose others; the runs that were complete are kept"
+            ) from None
         raise
     finally:
         session.stop()
