@@ -349,6 +349,18 @@ def test_a_trigger_waits_for_enough_or_for_long_enough(tmp_path: Path) -> None:
         assert one.latestOffset(at(15), every) == at(16), "what is left is not waited for"
 
 
+def test_the_tasks_of_a_batch_are_spread_over_the_feeds(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        filled(tmp_path / name, 100)
+    with served(tmp_path / "one") as one, served(tmp_path / "two") as two:
+        where = {"feed": f"{one.at},{two.at}", "minPartitions": "4"}
+        batch = FeedReader(CaseInsensitiveDict(where), SPELLED)
+        found = [row for part in batch.partitions() for b in batch.read(part) for row in rows_in(b)]
+        assert len(found) == 100
+        assert [feed.counts["batches_sent"] for feed in (one, two)] == [2, 2]
+
+
 def test_a_feed_sends_the_columns_that_are_read(tmp_path: Path) -> None:
     filled(tmp_path, 100, octets=1000)
     with served(tmp_path) as door:

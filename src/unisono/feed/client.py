@@ -59,13 +59,14 @@ class FeedClient:
         where: str,
         patience_s: float = PATIENCE_S,
         counting: Counting | None = None,
+        start: int = 0,
     ) -> None:
         """`counting` is that of another feed of the group: one that numbers otherwise is
-        refused."""
+        refused. `start` tells which feed is asked first."""
         self.where = where
         self.patience_s = patience_s
         self._addresses = protocol.addresses(where)
-        self._at = 0
+        self._at = start % len(self._addresses)
         self._socket: socket.socket | None = None
         self._counting = counting or Counting()
         self._group: str | None = None

@@ -68,6 +68,8 @@ class OffsetRange(InputPartition):
     """Of the feed that was queried: a feed that counts otherwise is refused."""
     lost: str = ""
     """The text of a gap row before these rows."""
+    index: int = 0
+    """Of the range among those of a batch: they are spread over the feeds."""
 
 
 class FeedBounds(NamedTuple):
@@ -88,8 +90,10 @@ class FeedSource:
         options: FeedOptions,
         counting: Counting | None = None,
         filters: Sequence[Filter] = (),
+        start: int = 0,
     ) -> None:
         self._options = options
+        self._start = start
         self._filters = list(filters)
         self._client: FeedClient | None = None
         self._log: LogReader | None = None
@@ -105,7 +109,7 @@ class FeedSource:
     def _feed(self) -> FeedClient:
         if self._client is None:
             options = self._options
-            self._client = FeedClient(options.feed, options.timeout_s, self._counting)
+            self._client = FeedClient(options.feed, options.timeout_s, self._counting, self._start)
         return self._client
 
     def _directory(self) -> LogReader:
@@ -209,7 +213,10 @@ class FeedSource:
         usual = min(PARTITIONS_MAX, -(-count // OFFSETS_PER_PARTITION))
         parts = min(count, max(self._options.min_partitions, usual))
         cuts = [after + count * at // max(1, parts) for at in range(parts + 1)]
-        made = [OffsetRange(first, last, self._counting) for first, last in pairwise(cuts)]
+        made = [
+            OffsetRange(first, last, self._counting, index=index)
+            for index, (first, last) in enumerate(pairwise(cuts))
+        ]
         if lost:
             made = made or [OffsetRange(after, after, self._counting)]
             made[0].lost = f"{lost}; read on after offset {after}"

@@ -142,7 +142,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return FeedSource(self.options, partition.counting).rows(partition)
+        return FeedSource(self.options, partition.counting, start=partition.index).rows(partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the log keeps rows for other readers until retention drops them."""
@@ -180,7 +180,9 @@ class FeedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return FeedSource(self.options, partition.counting, self.filters).rows(partition)
+        return FeedSource(self.options, partition.counting, self.filters, partition.index).rows(
+            partition
+        )
 
 
 def narrowed(after: int, upto: int, filters: Sequence[Filter]) -> tuple[int, int]:
