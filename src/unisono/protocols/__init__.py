@@ -20,11 +20,12 @@ from unisono.protocols.mtp import SPEC as MTP
 from unisono.protocols.ring import SPEC as RING
 from unisono.protocols.rmcast import SPEC as RMCAST
 from unisono.protocols.rmp import SPEC as RMP
+from unisono.protocols.transis import SPEC as TRANSIS
 from unisono.spec import ProtocolSpec
 
 PLUGINS: Final = "unisono.protocols"
 """The group of entry points."""
-_BUILT_IN: Final = {spec.name: spec for spec in (RMCAST, MTP, RMP, RING)}
+_BUILT_IN: Final = {spec.name: spec for spec in (RMCAST, MTP, RMP, TRANSIS, RING)}
 
 
 _broken: Final[dict[str, str]] = {}

@@ -1,0 +1,35 @@
+"""Transis: acknowledgments form a causal graph; components part, go on and merge."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.model import Service
+from unisono.protocols.transis.core import Transis
+from unisono.protocols.transis.figure import FIGURE
+from unisono.protocols.transis.packets import PROTOCOL, label
+from unisono.protocols.transis.parameters import DEFAULTS
+from unisono.spec import ProtocolSpec
+
+LAWS: Final = """no_creation no_duplication fifo causal total_order agreement validity
+virtual_synchrony view_order self_inclusion local_order cut same_view sender_in_view
+transitional_set exclusion safe received receipts progress"""
+
+SPEC: Final = ProtocolSpec(
+    name="transis",
+    wire_number=PROTOCOL,
+    make=Transis,
+    title="a causal graph of acknowledgments; every component goes on and merges",
+    services=tuple(Service),
+    laws=tuple(LAWS.split()),
+    options=DEFAULTS,
+    on_split="every component goes on, and they merge",
+    label=label,
+    arrows=tuple(FIGURE.names()),
+    swarm={"token": (0, 1)},
+    chaos={
+        "detect_us": (None, 300_000, 2_000_000),
+        "answer_us": (None, 0, 20_000),
+        "vertex_packets": (None, 1),
+    },
+)

@@ -1,0 +1,71 @@
+"""Vertices of several packets, put together as the packets arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from unisono.errors import BadPacket
+from unisono.layout import decode, encode
+from unisono.parts.turn import IncomingTurn, Turn
+from unisono.protocols.transis.graph import Vertex
+from unisono.protocols.transis.packets import VertexContent, VertexPiece
+
+INCOMING_MAX: Final = 256
+"""Vertices of which packets are missing; the oldest is forgotten, and requested again."""
+
+
+def turn_of(vertex: Vertex, by: int, piece_bytes: int) -> Turn:
+    """A vertex as the member of this rank cuts it into packets."""
+    assert isinstance(vertex.payload, bytes)
+    content = encode(VertexContent(vertex.acks, vertex.payload))
+    return Turn(vertex.index, vertex.sender, by, content, piece_bytes)
+
+
+class VertexAssembly:
+    """Incomplete vertices of one configuration."""
+
+    def __init__(self) -> None:
+        self._incoming: dict[tuple[int, int], IncomingTurn] = {}
+
+    def take(self, packet: VertexPiece) -> Vertex | None:
+        """The vertex, once all of it is here; `BadPacket` if it is none."""
+        key = packet.sender, packet.number
+        if packet.of == 1:
+            self._incoming.pop(key, None)
+            return _vertex(*key, bytes(packet.pieces[0]))
+        found = self._incoming.get(key)
+        if found is None or len(found.pieces) != packet.of:
+            if len(self._incoming) >= INCOMING_MAX:
+                del self._incoming[next(iter(self._incoming))]
+            found = IncomingTurn(packet.sender, 0, [None] * packet.of, packet.of)
+            self._incoming[key] = found
+        found.take(packet.at, packet.pieces)
+        if found.missing:
+            return None
+        del self._incoming[key]
+        whole = found.turn(packet.number)
+        if whole is None:
+            raise BadPacket("malformed")
+        return _vertex(*key, whole.content)
+
+    def forget(self, sender: int, index: int) -> None:
+        """It is here, by another way."""
+        self._incoming.pop((sender, index), None)
+
+    def gaps(self) -> Iterator[tuple[int, int, int, int]]:
+        """Rank and index of each vertex, and the first and last of its packets that is missing."""
+        for (sender, index), found in self._incoming.items():
+            absent = [at for at, piece in enumerate(found.pieces) if piece is None]
+            yield sender, index, absent[0], absent[-1]
+
+    def __len__(self) -> int:
+        return len(self._incoming)
+
+    def __contains__(self, key: tuple[int, int]) -> bool:
+        return key in self._incoming
+
+
+def _vertex(sender: int, index: int, content: bytes) -> Vertex:
+    found = decode(VertexContent, content)
+    return Vertex(sender, index, found.acks, bytes(found.payload))

@@ -1,0 +1,266 @@
+"""A member: makes the parts, routes events to them, and gathers what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unisono.core import (
+    Captured,
+    Cause,
+    Congested,
+    CoreConfig,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Multicast,
+    Received,
+    Unreachable,
+)
+from unisono.errors import BadPacket
+from unisono.fsa import Machine
+from unisono.model import Address, Member
+from unisono.parts.admission import Admission, Terms
+from unisono.parts.codec import PacketCodec
+from unisono.parts.core_clock import CoreClock
+from unisono.parts.identity import key_of
+from unisono.parts.state_transfer import TransferPiece, TransferRequest
+from unisono.protocols.transis.configuration import Configuration
+from unisono.protocols.transis.delivery import DeliveryQueue
+from unisono.protocols.transis.failure import Failures
+from unisono.protocols.transis.figure import FIGURE
+from unisono.protocols.transis.flow import Flow
+from unisono.protocols.transis.membership import Membership
+from unisono.protocols.transis.merging import Merging
+from unisono.protocols.transis.ordering import Ordering
+from unisono.protocols.transis.packets import (
+    HEAD_BYTES,
+    KINDS,
+    PROTOCOL,
+    Agree,
+    Announce,
+    Nak,
+    Suggest,
+    VertexPiece,
+    read_all,
+)
+from unisono.protocols.transis.parameters import DEFAULTS, Parameters
+from unisono.protocols.transis.recovery import Recovery
+from unisono.protocols.transis.repair import Repair
+from unisono.protocols.transis.send_queue import SendQueue
+from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state_transfer import StateTransfer
+from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
+from unisono.protocols.transis.suggestion import Suggestion
+
+
+class Transis:
+    """A member of a Transis group. The README in this folder has the paper."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.me = config.me
+        self._parameters = parameters = Parameters.of(config.options)
+        terms = Terms.of(config, "transis", {**DEFAULTS, **config.options})
+        self._clock = clock = CoreClock(config.seed)
+        self.codec = codec = PacketCodec(PROTOCOL, KINDS, terms)
+        self._admission = Admission(codec, terms)
+        self.site = site = Site(config.me, clock)
+        self._outgoing = outgoing = Outgoing(codec, clock)
+        self._queue = queue = SendQueue(config, site.key)
+        self._delivery = delivery = DeliveryQueue()
+        self._failures = failures = Failures(parameters, site)
+        self.suggestion = suggestion = Suggestion(config.me, parameters.members_count_max)
+        self._merging = merging = Merging(parameters, site, outgoing, suggestion)
+        self._repair = repair = Repair(
+            config,
+            parameters,
+            site,
+            codec,
+            outgoing,
+            lambda rank: failures.is_quiet(site.keys[rank]),
+        )
+        self._flow = Flow(config, parameters, site, outgoing, queue, repair.piece_bytes)
+        self._transfer = transfer = StateTransfer(config, site, outgoing, delivery)
+        self.recovery = recovery = Recovery(
+            site, outgoing, queue, repair, delivery, transfer, self._new_ordering
+        )
+        self.membership = membership = Membership(
+            config, parameters, site, outgoing, suggestion, failures, merging, recovery, queue
+        )
+        self.machine = Machine(FIGURE, membership, recovery)
+        self._over = False
+
+    def _new_ordering(self, configuration: Configuration, sent: Mapping[Member, int]) -> Ordering:
+        rank = configuration.rank(self.site.key)
+        numbers = [sent[member] for member in configuration.members]
+        self._admission.entered(self._clock.now_us)
+        return Ordering(configuration, rank, numbers, self._parameters.token, self.codec.drop)
+
+    # -- the contract -----------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.codec.counts
+
+    def send_credit(self) -> int:
+        """None while congested: our own messages would be delivered here too."""
+        if self.machine.state not in INSIDE or self.site.leaving:
+            return 0
+        if self._delivery.congested or self.recovery.is_new():
+            return 0
+        return self._queue.send_credit()
+
+    def held(self) -> Mapping[Member, int]:
+        return self.recovery.ordering.held() if self.recovery.ordering is not None else {}
+
+    def transition_counts(self) -> Mapping[str, int]:
+        return self.machine.walked
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        out: list[Effect] = []
+        if self._over:
+            return out
+        self._clock.tick(now_us)
+        if isinstance(event, Received):
+            self.site.receive_from(event.source)
+            for opened in self.codec.admit_batch(event.packets, HEAD_BYTES):
+                for packet in read_all(opened, self.codec.drop):
+                    self._take(packet, out)
+            if self.codec.odd:
+                self._look_at_odd(event.source, out)
+        elif isinstance(event, Expired):
+            self._expire(event, out)
+        else:
+            self._obey(event, out)
+        self._conclude(event, out)
+        return out
+
+    def _obey(self, event: Event, out: list[Effect]) -> None:
+        if isinstance(event, Multicast):
+            self._queue.put(event.messages, event.service)
+        elif isinstance(event, Congested):
+            self._delivery.hold_back(event.on)
+        elif isinstance(event, Captured):
+            self._transfer.keep(event, out)
+        elif isinstance(event, Unreachable):
+            self._failures.doubt(event.address)
+        elif type(event) in FIGURE.rows[OUTSIDE]:
+            self.machine.fire(event, out)
+
+    def _expire(self, event: Expired, out: list[Effect]) -> None:
+        timer = event.timer
+        assert isinstance(timer, Timer)
+        self._outgoing.expired(timer)
+        ordering = self.recovery.ordering
+        if timer is Timer.NAK:
+            if ordering is not None:
+                self._repair.ask(ordering, out)
+        elif timer is Timer.ALIVE:
+            if ordering is not None and not ordering.is_closed:
+                self._flow.speak(ordering, out)
+        elif timer is not Timer.SEND:
+            if timer is Timer.LOOK:
+                self._transfer.tick(out)
+            self.machine.fire(event, out)
+
+    def _look_at_odd(self, source: Address, out: list[Effect]) -> None:
+        """A process with other options wants to be in the group, or is in it."""
+        size = len(self._delivery.shown)
+        if reason := self._admission.look(source, self._clock.now_us, size, out):
+            self.site.stop(Fail(reason, Cause.REFUSED))
+
+    # -- packets ----------------------------------------------------------------------------------
+
+    def _take(self, packet: Any, out: list[Effect]) -> None:
+        kind = type(packet)
+        if kind is VertexPiece:
+            self._take_vertex(packet, out)
+        elif kind is Nak:
+            self._answer(packet, out)
+        elif kind is TransferPiece:
+            self._transfer.take(packet, out)
+        elif kind is TransferRequest:
+            self._transfer.serve(packet, out)
+        else:
+            if kind is Suggest or kind is Announce:
+                if packet.sender == self.me:
+                    return
+                self._failures.hear(key_of(packet.sender))
+            elif kind is Agree:
+                self._failures.hear(packet.sender)
+            self.machine.take(kind, packet, out)
+
+    def _answer(self, packet: Nak, out: list[Effect]) -> None:
+        ordering = self.recovery.ordering
+        if ordering is not None and packet.life == self.site.configuration.life:
+            self._failures.hear(packet.sender)
+            self._repair.answer(ordering, packet, out)
+
+    def _take_vertex(self, packet: VertexPiece, out: list[Effect]) -> None:
+        life, recovery = packet.life, self.recovery
+        if recovery.prove(life):
+            self.machine.settle(packet, out)
+        ordering = recovery.ordering
+        if ordering is None or life != self.site.configuration.life:
+            if life == recovery.life or life in recovery.former or not life:
+                self.codec.drop("former")
+            elif self.machine.state in INSIDE:
+                self.membership.greet_source(out)
+            return
+        keys = self.site.keys
+        if packet.by == self.site.rank:
+            return  # My own, heard again.
+        if not packet.by < len(keys) > packet.sender:
+            self.codec.drop("malformed")
+            return
+        self._failures.hear(keys[packet.by])
+        if ordering.is_closed and not ordering.is_limited:
+            self.codec.drop("closed")
+            return
+        if not ordering.is_closed:
+            if self._delivery.is_full():
+                self.codec.drop("backlog")
+                return
+        try:
+            vertex = self._repair.assembly.take(packet)
+            if vertex is not None and ordering.add(vertex):
+                self._repair.progressed()
+        except BadPacket as bad:
+            self.codec.drop(bad.reason)
+
+    # -- the end of a step ------------------------------------------------------------------------
+
+    def _conclude(self, event: Event, out: list[Effect]) -> None:
+        recovery, delivery = self.recovery, self._delivery
+        machine = self.machine
+        if machine.state in INSIDE:
+            self._advance(out)
+            machine.settle(event, out)
+            if recovery.ordering is not None and machine.state in INSIDE:
+                self._advance(out)
+        delivery.deliver(out)
+        if self.site.verdict is not None:
+            self._end(self.site.verdict, out)
+        elif machine.state is DONE and delivery.is_empty():
+            self._end(Depart(), out)
+
+    def _advance(self, out: list[Effect]) -> None:
+        """Deliver, send, request."""
+        ordering = self.recovery.ordering
+        if ordering is None:
+            return
+        if not ordering.is_closed:
+            self._flow.transmit(ordering, out)
+            ordering.forget()
+        runs = ordering.take()
+        if runs and self._delivery.shown:
+            self._delivery.append(runs)
+        if not ordering.is_closed or ordering.is_limited:
+            self._repair.watch(ordering, out)
+
+    def _end(self, effect: Effect, out: list[Effect]) -> None:
+        self._over = True
+        out += [*map(Disarm, Timer), effect]

@@ -1,0 +1,103 @@
+"""What this member sends, and when: bursts as fast as the network window permits [TRA-11], and
+otherwise I-am-alive [TRA-4].
+
+The window is what was received, of all members, and is not acknowledged by all. Half full, it
+delays the next burst; the fuller, the longer. Full, it stops all but I-am-alive, with a period that
+follows from who waits: a moment if others do, longer if this member waits for others, longest if
+nobody does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.core import CoreConfig, Effect
+from unisono.layout import encode
+from unisono.protocols.transis.assembly import turn_of
+from unisono.protocols.transis.ordering import Ordering
+from unisono.protocols.transis.packets import VertexContent
+from unisono.protocols.transis.parameters import Parameters
+from unisono.protocols.transis.send_queue import SendQueue
+from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.states import Timer
+
+WINDOW_BYTES: Final = 1 << 20
+"""The largest network window."""
+VERTICES_MAX: Final = 512
+"""The same in vertices."""
+FLIGHTS_MAX: Final = 4
+"""Bursts of ours that not all have; more have to be full ones, so that messages share bursts."""
+BURSTS_MAX: Final = 16
+"""Bursts that one step sends."""
+
+
+class Flow:
+    """From the send queue to the network."""
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        parameters: Parameters,
+        site: Site,
+        outgoing: Outgoing,
+        queue: SendQueue,
+        piece_bytes: int,
+    ) -> None:
+        self._parameters = parameters
+        self._site = site
+        self._outgoing = outgoing
+        self._queue = queue
+        self._piece_bytes = piece_bytes
+        self._window_bytes = min(WINDOW_BYTES, config.window_bytes_max)
+        self._next_us = 0
+        """No burst is sent before."""
+
+    def _burst_bytes(self) -> int:
+        """Payload of a full vertex."""
+        front = len(encode(VertexContent((0,) * len(self._site.keys), b"")))
+        return self._parameters.vertex_packets * self._piece_bytes - front
+
+    def _fill(self, ordering: Ordering) -> float:
+        """How full the network window is: 1 is full."""
+        vertices = ordering.graph.window()
+        return max(ordering.nbytes / self._window_bytes, vertices / VERTICES_MAX)
+
+    def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
+        """Once a step: send what may be sent; then see when to say that I am alive."""
+        queue, now_us = self._queue, self._site.now_us
+        for _ in range(BURSTS_MAX):
+            if not queue or not ordering.order.may_emit():
+                break
+            burst_bytes, fill = self._burst_bytes(), self._fill(ordering)
+            if fill >= 1:
+                break
+            if queue.flights() >= FLIGHTS_MAX and queue.queue_bytes < burst_bytes:
+                break
+            if now_us < self._next_us:
+                self._outgoing.arm_within(Timer.SEND, self._next_us - now_us, out)
+                break
+            index = ordering.graph.acks()[self._site.rank] + 1
+            self._send(ordering, queue.gather(index, burst_bytes, self._piece_bytes), out)
+            if fill > 0.5:
+                self._next_us = now_us + int(self._parameters.urge_us * (2 * fill - 1))
+        queue.acknowledged(ordering.graph.received_by_all()[self._site.rank])
+        self._plan(ordering, out)
+
+    def _plan(self, ordering: Ordering, out: list[Effect]) -> None:
+        p = self._parameters
+        if ordering.has_unanswered() or (ordering.is_awaited() and not ordering.is_settled()):
+            self._outgoing.arm_within(Timer.ALIVE, p.answer_us, out)
+        elif ordering.is_awaited() or not ordering.is_settled():
+            self._outgoing.arm_within(Timer.ALIVE, p.urge_us, out)
+        else:
+            self._outgoing.arm_within(Timer.ALIVE, p.alive_us, out)
+
+    def speak(self, ordering: Ordering, out: list[Effect]) -> None:
+        """[TRA-4] I am alive, and hold this."""
+        self._send(ordering, b"", out)
+
+    def _send(self, ordering: Ordering, payload: bytes, out: list[Effect]) -> None:
+        vertex = ordering.append(payload)
+        turn = turn_of(vertex, self._site.rank, self._piece_bytes)
+        self._outgoing.send_vertex(self._site.configuration.life, turn, out)
+        self._outgoing.disarm(Timer.ALIVE, out)

@@ -1,0 +1,332 @@
+"""[TRA-12] The membership: who suggests what, who agrees, and what each configuration begins with.
+
+Suggest: a member multicasts the set that it suggests, takes over what others add to it or remove
+from it, and drops those that do not answer, until all of the set suggest the same. Agree: all of
+the set tell what they hold of their former configurations, request what they lack, and tell when
+they lack nothing. Then each ends its former configuration and installs the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from unisono.core import EVERYONE, Cause, CoreConfig, Effect, Fail
+from unisono.model import Member
+from unisono.parts.identity import key_of
+from unisono.protocols.transis.failure import Failures
+from unisono.protocols.transis.merging import Merging
+from unisono.protocols.transis.packets import Agree, Announce, Refuse, Suggest
+from unisono.protocols.transis.parameters import Parameters
+from unisono.protocols.transis.recovery import Recovery
+from unisono.protocols.transis.send_queue import SendQueue
+from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.states import Timer
+from unisono.protocols.transis.suggestion import Suggestion
+from unisono.wire import ENVELOPE_BYTES
+
+ENTRY_BYTES: Final = 12
+FAILED_BYTES: Final = 8
+MEMBER_BYTES: Final = 400
+"""The most that a member's name and address are expected to take."""
+NAMES_MAX: Final = 1024
+"""Names whose latest incarnation is remembered."""
+
+
+class Membership:
+    """One member's part in changes of configurations."""
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        parameters: Parameters,
+        site: Site,
+        outgoing: Outgoing,
+        suggestion: Suggestion,
+        failures: Failures,
+        merging: Merging,
+        recovery: Recovery,
+        queue: SendQueue,
+    ) -> None:
+        self._parameters = parameters
+        self._site = site
+        self._outgoing = outgoing
+        self._suggestion = suggestion
+        self._failures = failures
+        self._merging = merging
+        self._recovery = recovery
+        self._queue = queue
+        self._packet_bytes = config.packet_bytes_max - ENVELOPE_BYTES
+        self._since_us = 0
+        """When the suggestion last changed, by the time in which this process listened."""
+        self._settles_us = 0
+        """Until then others may join the suggestion."""
+        self._founds_us = 0
+        self._names: dict[str, Member] = {}
+        """By name, its latest incarnation."""
+
+    # -- the first stage --------------------------------------------------------------------------
+
+    def start(self, event: object, out: list[Effect]) -> None:
+        """[TRA-16] Members start alone and merge."""
+        found_us = self._site.clock.jittered(self._parameters.found_us)
+        self._founds_us = self._site.now_us + found_us
+        self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
+        self._begin({}, out)
+
+    def _begin(self, more: Mapping[int, int], out: list[Effect]) -> None:
+        self._suggestion.begin({**self._site.configuration.stamps, **more})
+        self._tell(out)
+
+    def _tell(self, out: list[Effect]) -> None:
+        """The suggestion is new."""
+        self._since_us = self._failures.listened_us
+        suggestion = self._suggestion
+        keys = list(suggestion.proposed)
+        known = [key for key in keys if key in suggestion.members]
+        self._failures.watch([suggestion.members[key] for key in known], known)
+        self._suggest(out)
+
+    def _suggest(self, out: list[Effect]) -> None:
+        room = self._packet_bytes - MEMBER_BYTES // 4 - ENTRY_BYTES * len(self._suggestion.proposed)
+        packet = self._suggestion.packet(max(1, room // FAILED_BYTES))
+        self._outgoing.send([packet], out, EVERYONE)
+        self._outgoing.arm(Timer.MEMBERSHIP, self._repeat_us(), out)
+
+    def _repeat_us(self) -> int:
+        wait_us = self._settles_us - self._site.now_us
+        return (
+            min(self._parameters.repeat_us, wait_us) if wait_us > 0 else self._parameters.repeat_us
+        )
+
+    def _is_settling(self) -> bool:
+        if self._site.now_us < self._settles_us:
+            return True
+        alone = len(self._suggestion.proposed) == 1
+        return alone and self._recovery.is_new() and self._site.now_us < self._founds_us
+
+    def calls_me(self, packet: Suggest) -> bool:
+        """A member of my configuration has left it; or one of another component suggests to be
+        together with me, as I am now."""
+        if not self._suggestion.is_news(packet) or self._is_former(packet.sender):
+            return False
+        stamp = self._site.configuration.stamps.get(key_of(packet.sender))
+        if stamp is not None:
+            return packet.stamp > stamp
+        return self._suggestion.lists_me_since(packet, self._suggestion.stamp)
+
+    def join_in(self, packet: Suggest, out: list[Effect]) -> None:
+        self._suggestion.begin(self._site.configuration.stamps)
+        self._take(packet)
+        self._tell(out)
+
+    def is_relevant(self, packet: Suggest) -> bool:
+        suggestion = self._suggestion
+        key = key_of(packet.sender)
+        if not suggestion.is_news(packet) or self._is_former(packet.sender):
+            return False
+        if key in suggestion.failed or key in suggestion.proposed:
+            return True
+        since = max(1, self._site.configuration.stamps.get(self._site.key, 0))
+        return suggestion.lists_me_since(packet, since)
+
+    def merge(self, packet: Suggest, out: list[Effect]) -> None:
+        if self._take(packet):
+            self._tell(out)
+
+    def _take(self, packet: Suggest) -> bool:
+        suggestion = self._suggestion
+        known = set(suggestion.proposed)
+        suggestion.hear(packet)
+        changed = suggestion.merge(packet)
+        if not known.issuperset(suggestion.proposed):
+            self._await_more()
+        return self._replace(packet.sender) or changed
+
+    def _await_more(self) -> None:
+        """Others joined: more may be about to."""
+        self._settles_us = self._site.now_us + self._parameters.settle_us
+
+    def greet(self, packet: Suggest | Announce, out: list[Effect]) -> None:
+        """A process that does not know me is told that I am here; one of an earlier incarnation
+        that a later one is."""
+        sender, key = packet.sender, key_of(packet.sender)
+        if self._is_former(sender):
+            known = self._names[sender.name].incarnation
+            refuse = Refuse(key, f"a later incarnation of {sender.name} is known", known)
+            self._outgoing.send([refuse], out, (sender.address,))
+        elif key != self._site.key and key not in self._suggestion.failed:
+            if key not in self._suggestion.proposed:
+                self._merging.greet(sender.address, sender, packet.stamp, out)
+
+    def greet_source(self, out: list[Effect]) -> None:
+        """A packet of another configuration came from there."""
+        if self._merging.may_begin():
+            self._merging.greet(self._site.source, None, 0, out)
+
+    def answers_me(self, packet: Announce) -> bool:
+        """A process of another component hears me, and I hear it."""
+        key = key_of(packet.sender)
+        if self._is_former(packet.sender) or not self._merging.hears_me(packet):
+            return False
+        return key not in self._suggestion.failed and key not in self._suggestion.proposed
+
+    def may_merge(self, packet: Announce) -> bool:
+        return self._merging.may_begin() and self.answers_me(packet)
+
+    def suggest_merge(self, packet: Announce, out: list[Effect]) -> None:
+        self._suggestion.begin(self._site.configuration.stamps)
+        self.add(packet, out)
+
+    def add(self, packet: Announce, out: list[Effect]) -> None:
+        self._suggestion.add(packet.sender, packet.stamp)
+        self._replace(packet.sender)
+        self._await_more()
+        self._founds_us = self._site.now_us + self._parameters.found_us
+        self._tell(out)
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def _is_former(self, member: Member) -> bool:
+        """A later incarnation of its name is known."""
+        known = self._names.get(member.name)
+        return known is not None and known.incarnation > member.incarnation
+
+    def _replace(self, member: Member) -> bool:
+        """A process has but one incarnation: earlier ones of this one's name are gone."""
+        self._names.pop(member.name, None)
+        self._names[member.name] = member
+        if len(self._names) > NAMES_MAX:
+            del self._names[next(iter(self._names))]
+        members = self._suggestion.members
+        former = [
+            key
+            for key in self._suggestion.proposed
+            if key in members and members[key].name == member.name
+            if members[key].incarnation < member.incarnation
+        ]
+        return self._suggestion.fail(former)
+
+    def is_stopped(self, event: object) -> bool:
+        return self._site.verdict is not None
+
+    def is_refused(self, packet: Refuse) -> bool:
+        return packet.key == self._site.key
+
+    def give_up(self, packet: Refuse, out: list[Effect]) -> None:
+        self._site.stop(Fail(packet.reason, Cause.SUPERSEDED, packet.known))
+
+    # -- those that do not answer -----------------------------------------------------------------
+
+    def look(self, event: object, out: list[Effect]) -> None:
+        self._failures.probe(out)
+        self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
+
+    def lost_someone(self, event: object) -> bool:
+        self._failures.look()
+        return bool(self._failures.silent())
+
+    def drop_silent(self, event: object, out: list[Effect]) -> None:
+        """[TRA-15] The others go on without those that are silent."""
+        self._suggestion.fail(self._failures.silent())
+        self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
+        self._begin({}, out)
+
+    def urge(self, event: object, out: list[Effect]) -> None:
+        """Who does not suggest the same, long after this suggestion was made, is dropped."""
+        self._failures.look()
+        late = [key for key in self._suggestion.unlike() if self._is_late(key)]
+        if self._suggestion.fail({*self._failures.silent(), *late} & {*self._suggestion.proposed}):
+            self._tell(out)
+        else:
+            self._suggest(out)
+
+    def _is_late(self, key: int) -> bool:
+        return self._failures.listened_us - self._since_us > self._failures.limit_us(key)
+
+    # -- the second stage -------------------------------------------------------------------------
+
+    def is_agreed(self, event: object) -> bool:
+        """All of the set suggest it."""
+        if self._is_settling():
+            return False
+        unlike = self._suggestion.unlike()
+        return not unlike or self._recovery.has_reports(self._suggestion.life, unlike)
+
+    def agree(self, event: object, out: list[Effect]) -> None:
+        self._since_us = self._failures.listened_us
+        self._recovery.begin(self._suggestion.life, self._suggestion.proposed)
+        self.repeat(event, out)
+
+    def repeat(self, event: object, out: list[Effect]) -> None:
+        self._recovery.tell(out)
+        self._outgoing.arm(Timer.MEMBERSHIP, self._parameters.repeat_us, out)
+
+    def note(self, packet: Agree, out: list[Effect]) -> None:
+        if self._recovery.note(packet):
+            self._since_us = self._failures.listened_us
+
+    def gather(self, event: object, out: list[Effect]) -> None:
+        self._recovery.gather()
+        self._since_us = self._failures.listened_us
+
+    def recover(self, event: object, out: list[Effect]) -> None:
+        self._recovery.recover()
+        self.repeat(event, out)
+
+    def is_taken_back(self, packet: Suggest) -> bool:
+        return self._suggestion.is_taken_back(packet)
+
+    def suggest_again(self, packet: Suggest, out: list[Effect]) -> None:
+        self._recovery.abandon()
+        self._suggestion.begin(self._suggestion.proposed)
+        self._take(packet)
+        self._tell(out)
+
+    def is_overdue(self, event: object) -> bool:
+        self._failures.look()
+        return bool(self._late())
+
+    def _late(self) -> list[int]:
+        silent = self._failures.silent()
+        return [*silent, *(key for key in self._recovery.awaited() if self._is_late(key))]
+
+    def drop_late(self, event: object, out: list[Effect]) -> None:
+        """The set does not come about: suggest another."""
+        late = self._late()
+        self._recovery.abandon()
+        self._suggestion.fail(late)
+        self._suggestion.begin(self._suggestion.proposed)
+        self._outgoing.arm_within(Timer.LOOK, self._parameters.look_us, out)
+        self._tell(out)
+
+    # -- the new configuration --------------------------------------------------------------------
+
+    def install(self, event: object, out: list[Effect]) -> None:
+        suggestion = self._suggestion
+        self._recovery.install(suggestion.members, out)
+        self._failures.watch(self._site.configuration.members, self._site.keys)
+        self._merging.ended(bool(suggestion.failed))
+        suggestion.end()
+        self._settles_us = 0
+        self._outgoing.disarm(Timer.MEMBERSHIP, out)
+
+    # -- leaving ----------------------------------------------------------------------------------
+
+    def is_outside(self, event: object) -> bool:
+        """No configuration has this member."""
+        return not self._site.keys
+
+    def leave(self, event: object, out: list[Effect]) -> None:
+        self._site.leave()
+
+    def may_leave(self, event: object) -> bool:
+        """All my messages are sent."""
+        return self._site.leaving and not self._queue
+
+    def suggest_leave(self, event: object, out: list[Effect]) -> None:
+        self._begin({}, out)
+
+    def remind(self, packet: Agree, out: list[Effect]) -> None:
+        """Who does not know yet that all are recovered."""
+        self._recovery.remind(packet, out)

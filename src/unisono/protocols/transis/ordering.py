@@ -1,0 +1,202 @@
+"""The vertices of one configuration, on their way from the causal graph to the application.
+
+What is weaker than agreed is delivered once all that it follows is delivered [TRA-6]. Agreed
+messages are delivered in the agreed order [TRA-7], safe ones when all members are known to have
+them [TRA-8].
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import Member, Service
+from unisono.parts.message_runs import MessageRun
+from unisono.protocols.transis.agreed import AllAckOrder, TokenOrder
+from unisono.protocols.transis.configuration import Configuration
+from unisono.protocols.transis.contents import Contents, Reassembly, read_contents
+from unisono.protocols.transis.graph import CausalGate, CausalGraph, Vertex
+
+
+class LastRuns(NamedTuple):
+    """What is delivered when a configuration ends."""
+
+    regular: list[MessageRun]
+    """In the configuration itself."""
+    transitional: list[MessageRun]
+    """By those that come along, which all have it."""
+
+
+class Ordering:
+    """The stream of one configuration at one member."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        rank: int,
+        numbers: Sequence[int],
+        with_token: bool,
+        drop: Callable[[str], None],
+    ) -> None:
+        size = len(configuration.members)
+        self._members = configuration.members
+        self._keys = configuration.keys
+        self._view = configuration.id
+        self._rank = rank
+        self.graph = CausalGraph(size, rank)
+        self.order = (TokenOrder if with_token else AllAckOrder)(size, rank)
+        self._gate = CausalGate(size)
+        self._contents: dict[tuple[int, int], Contents] = {}
+        """Of vertices that entered and are not delivered."""
+        self._agreed: deque[Vertex] = deque()
+        self._reassembly = [Reassembly(each, self._view, drop) for each in self._members]
+        self._numbers = list(numbers)
+        """By rank, its last message that entered whole."""
+        self._ready: list[MessageRun] = []
+        self.is_closed = self.is_limited = False
+        """It is about to end; its end is known."""
+        self._unanswered = 0
+        """Vertices with messages that my last one does not acknowledge."""
+        self.nbytes = 0
+        """Payload that entered and that some member is not known to hold [TRA-11]."""
+
+    # -- in ---------------------------------------------------------------------------------------
+
+    def append(self, payload: bytes) -> Vertex:
+        """My next vertex; an empty one says that I am alive [TRA-4]."""
+        self._contents[self._rank, self.graph.acks()[self._rank] + 1] = self._read(
+            self._rank, payload
+        )
+        vertex = self.graph.append(payload)
+        self._unanswered = 0
+        self._enter([vertex])
+        return vertex
+
+    def add(self, vertex: Vertex) -> bool:
+        """Another's; whether it was missing. Raises `BadPacket`."""
+        sender, index = vertex.sender, vertex.index
+        known = index <= self.graph.acks()[sender] or self.graph.get(sender, index) is not None
+        if not known:
+            assert isinstance(vertex.payload, bytes)
+            self._contents[sender, index] = self._read(sender, vertex.payload)
+        try:
+            self._enter(self.graph.add(vertex))
+        except BadPacket:
+            if not known:
+                del self._contents[sender, index]
+            raise
+        return not known
+
+    def _read(self, rank: int, payload: bytes) -> Contents:
+        return read_contents(payload, self._members[rank], self._keys[rank], self._view)
+
+    def _enter(self, vertices: Sequence[Vertex]) -> None:
+        if not vertices:
+            return
+        for vertex in vertices:
+            payload = vertex.payload
+            assert isinstance(payload, bytes)
+            self.nbytes += len(payload)
+            self._unanswered += bool(payload) and vertex.sender != self._rank
+            contents = self._contents[vertex.sender, vertex.index]
+            if contents.last:
+                self._numbers[vertex.sender] = contents.last
+            if not self._gate.wait(vertex):
+                self._pass(vertex)
+        self._agreed += self.order.entered(vertices)
+
+    # -- out --------------------------------------------------------------------------------------
+
+    def _pass(self, vertex: Vertex) -> None:
+        """All that it follows is delivered: so is it, unless it waits for the agreed order."""
+        passing = [vertex]
+        for each in passing:
+            if self._contents[each.sender, each.index].level < Service.AGREED:
+                passing += self._deliver(each)
+
+    def _deliver(self, vertex: Vertex) -> list[Vertex]:
+        """It is next; those that waited for it last."""
+        contents = self._contents.pop((vertex.sender, vertex.index))
+        self._ready += self._reassembly[vertex.sender].runs(contents.parts)
+        return self._gate.let_pass(vertex)
+
+    def _deliver_agreed(self, vertex: Vertex) -> None:
+        if vertex.index > self._gate.passed[vertex.sender]:
+            for each in self._deliver(vertex):
+                self._pass(each)
+
+    def _is_held_by(self, vertex: Vertex, floor: Sequence[int]) -> bool:
+        """Whether nothing but its turn is to be waited for."""
+        contents = self._contents.get((vertex.sender, vertex.index))
+        if contents is None or contents.level < Service.SAFE:
+            return True
+        return vertex.index <= floor[vertex.sender]
+
+    def take(self) -> list[MessageRun]:
+        """What may be delivered now."""
+        if self._agreed:
+            floor = self.graph.received_by_all()
+            while self._agreed and self._is_held_by(self._agreed[0], floor):
+                self._deliver_agreed(self._agreed.popleft())
+        found, self._ready = self._ready, []
+        return found
+
+    def forget(self) -> None:
+        """What all have need not be kept."""
+        self.nbytes -= sum([len(vertex.payload) for vertex in self.graph.forget()])  # type: ignore[arg-type, misc]
+
+    # -- what is to be said -----------------------------------------------------------------------
+
+    def has_unanswered(self) -> bool:
+        """Others wait for my acknowledgments."""
+        return bool(self._unanswered)
+
+    def is_awaited(self) -> bool:
+        """Others wait for my next vertex, whatever it acknowledges."""
+        return self.order.is_awaited()
+
+    def is_settled(self) -> bool:
+        """Everything with messages is delivered."""
+        return not self._agreed and not self.nbytes
+
+    def held(self) -> dict[Member, int]:
+        return dict(zip(self._members, self._numbers, strict=True))
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def close(self) -> tuple[int, ...]:
+        """Nothing more is sent in this configuration, and what comes does not count; by rank, the
+        last vertex up to which all are here."""
+        self.is_closed, self.is_limited = True, False
+        return self.graph.close()
+
+    def limit(self, upto: Sequence[int]) -> None:
+        """What some survivor holds is wanted, and nothing beyond it."""
+        self.is_limited = True
+        self.graph.limit(upto)
+
+    def end(self, survivors: Collection[int]) -> LastRuns:
+        """[TRA-13] All survivors have this graph, and so deliver the same. A message that the lost
+        are not known to have, though it was to be safe, is safe among the survivors only: it and
+        all behind it are delivered in the transitional configuration."""
+        assert self.graph.is_complete()
+        flushed = self.order.flush(survivors)
+        rest = deque((*self._agreed, *flushed.regular))
+        lost = [rank for rank in range(len(self._members)) if rank not in survivors]
+        behind = flushed.transitional
+        if lost:
+            floor = self.graph.received_by(lost)
+            while rest and self._is_held_by(rest[0], floor):
+                self._deliver_agreed(rest.popleft())
+        else:
+            for vertex in (*rest, *behind):
+                self._deliver_agreed(vertex)
+            rest, behind = deque(), []
+        regular, self._ready = self._ready, []
+        for vertex in (*rest, *behind):
+            self._deliver_agreed(vertex)
+        transitional, self._ready = self._ready, []
+        self._agreed.clear()
+        return LastRuns(regular, transitional)

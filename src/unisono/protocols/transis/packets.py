@@ -1,0 +1,211 @@
+"""The packets of Transis, declared field by field.
+
+The life of the envelope is the configuration's identifier: packets of others are not taken, and
+tell that another component is there. Packets about a change of configurations have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from unisono.errors import BadPacket
+from unisono.fields import U16, U32, U64, Bit, Incarnation, Rest, bounded
+from unisono.layout import decode, layout_of, size_of
+from unisono.model import Buffer, Member
+from unisono.parts.codec import PacketTrain
+from unisono.parts.labels import labeller, number_range
+from unisono.parts.packet_set import PacketSet
+from unisono.parts.state_transfer import TransferPiece, TransferRequest
+from unisono.protocols.transis.parameters import MEMBERS_MAX, VERTEX_PACKETS_MAX
+from unisono.wire import Envelope
+
+PROTOCOL: Final = 6
+INDEX_MAX: Final = (1 << 32) - 1
+STAMP_MAX: Final = 1 << 31
+WHOLE: Final = 0xFFFF
+"""As the last packet that is asked for: up to the end of the vertex."""
+VERTEX: Final = 1
+"""The kind of `VertexFront`."""
+
+
+Stamp: TypeAlias = Annotated[int, bounded("I", 0, STAMP_MAX)]
+
+
+class VertexFront(NamedTuple):
+    """What precedes a piece of a vertex in its packet."""
+
+    sender: Annotated[int, bounded("H", 0, MEMBERS_MAX - 1)]
+    """Its rank in the configuration."""
+    number: Annotated[int, bounded("I", 1, INDEX_MAX)]
+    of: Annotated[int, bounded("H", 1, VERTEX_PACKETS_MAX)]
+    by: U16
+    """The rank of who sends the packet, which may answer for another [TRA-3]."""
+    at: U16
+
+
+FRONT: Final = layout_of(VertexFront)
+PIECE_AT: Final = size_of(VertexFront)
+HEAD_BYTES: Final = PIECE_AT - 2
+"""What the packets of a vertex have in common; their index follows."""
+
+
+class VertexContent(NamedTuple):
+    """A vertex, put together: positive acknowledgments for its burst, and its messages [TRA-1]."""
+
+    acks: tuple[U32, ...]
+    payload: Rest
+
+
+class VertexPiece(NamedTuple):
+    """Packets of a vertex from `at` on, of `of`; those of one burst that follow each other."""
+
+    life: int
+    sender: int
+    number: int
+    of: int
+    by: int
+    at: int
+    pieces: Sequence[Buffer]
+
+    def label(self) -> str:
+        last = self.at + len(self.pieces)
+        part = "" if self.of == 1 else f" {number_range(self.at + 1, last)}/{self.of}"
+        return f"vertex {self.sender}.{self.number}{part}"
+
+
+class Nak(NamedTuple):
+    """[TRA-3] Asks for vertices. Whoever has them may answer."""
+
+    life: U64
+    sender: U64
+    ranges: tuple[tuple[U16, U32, U32], ...]
+    """Rank, first and last index of vertices."""
+    parts: tuple[tuple[U16, U32, U16, U16], ...] = ()
+    """Rank and index of a vertex, the first and last of its packets."""
+
+    def label(self) -> str:
+        ranges = " ".join(f"{rank}.{number_range(a, b)}" for rank, a, b in self.ranges)
+        parts = " ".join(f"{rank}.{index}" for rank, index, _, _ in self.parts)
+        return f"nak {ranges} {parts}".rstrip()
+
+
+class Suggest(NamedTuple):
+    """[TRA-12] The first stage: the membership set that its sender suggests."""
+
+    sender: Member
+    stamp: Stamp
+    """Of the sender's attempt: it has no other suggestion in force."""
+    revision: U32
+    """Later suggestions of the sender have higher ones."""
+    proposed: tuple[tuple[U64, Stamp], ...]
+    """Keys and stamps of the set, in order."""
+    failed: tuple[U64, ...]
+    """Those that it does not want."""
+
+    def label(self) -> str:
+        return f"suggest {len(self.proposed)}"
+
+
+class Announce(NamedTuple):
+    """[TRA-16] To a process of another component: we are here."""
+
+    sender: Member
+    stamp: Stamp
+    to: U64 = 0
+    """Key of the process that this answers; 0 is anyone."""
+    echo: Stamp = 0
+    """The last stamp received from it, which proves that both hear each other now."""
+
+    def label(self) -> str:
+        return "announce"
+
+
+class Agree(NamedTuple):
+    """[TRA-12] The second stage: what its sender brings along into the set of this identifier."""
+
+    life: U64
+    sender: U64
+    former: U64
+    """The sender's configuration; 0 is none."""
+    received: tuple[U32, ...]
+    """By rank in that one, the last vertex up to which all are with the sender."""
+    sent: U64
+    """The number of its last message in these."""
+    recovered: Bit
+    """It holds all that any of that configuration in the set holds."""
+    is_new: Bit
+    """It has shown no view to its application."""
+    leaving: Bit
+
+    def label(self) -> str:
+        return "recovered" if self.recovered else "agree"
+
+
+class Refuse(NamedTuple):
+    """A process with a later incarnation of the name is known."""
+
+    key: U64
+    reason: str
+    known: Incarnation
+
+    def label(self) -> str:
+        return "refuse"
+
+
+PACKETS: Final = PacketSet(
+    PROTOCOL, VertexFront, Nak, Suggest, Announce, Agree, Refuse, TransferRequest, TransferPiece
+)
+KINDS: Final = {**PACKETS.names, VERTEX: "vertex"}
+
+
+@lru_cache(maxsize=16)
+def _front(life: int, head: bytes) -> VertexPiece:
+    (sender, index, of, by, _), _ = FRONT.read(memoryview(head + bytes(2)), 0)
+    return VertexPiece(life, sender, index, of, by, 0, ())
+
+
+def _read_vertex(life: int, body: memoryview) -> VertexPiece:
+    if len(body) < PIECE_AT:
+        raise BadPacket("malformed")
+    front = _front(life, bytes(body[:HEAD_BYTES]))
+    at = int.from_bytes(body[HEAD_BYTES:PIECE_AT], "big")
+    if at >= front.of:
+        raise BadPacket("malformed")
+    return front._replace(at=at, pieces=(body[PIECE_AT:],))
+
+
+def read_all(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> list[Any]:
+    """The packet; of a train, runs of packets of one vertex are one."""
+    if isinstance(opened, PacketTrain) and opened.first.kind == VERTEX:
+        _, life, body = opened.first
+        try:
+            front = _front(life, bytes(body[:HEAD_BYTES]))
+        except BadPacket as bad:
+            drop(bad.reason, len(opened.indices))
+            return []
+        found: list[Any] = []
+        for at, pieces in opened.rows():
+            if at + len(pieces) <= front.of:
+                found.append(front._replace(at=at, pieces=pieces))
+            else:
+                drop("malformed", len(pieces))
+        return found
+    found = []
+    for envelope in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
+        try:
+            found.append(read(envelope))
+        except BadPacket as bad:
+            drop(bad.reason, 1)
+    return found
+
+
+def read(envelope: Envelope) -> Any:
+    if envelope.kind == VERTEX:
+        return _read_vertex(envelope.life, envelope.body)
+    return decode(PACKETS.records[envelope.kind - 1], envelope.body)
+
+
+label: Final = labeller(PROTOCOL, KINDS, lambda envelope: str(read(envelope).label()))
+"""A `ProtocolSpec.label`."""

@@ -1,0 +1,318 @@
+"""[TRA-12, TRA-13] The second stage: what all of a set bring along, and how it becomes one.
+
+Each tells what it holds of its former configuration. What any of those that come from the same one
+holds, all of them request. Who holds all of it says so, and from then on the end of the former
+configuration is settled there: when all have said so, each delivers what is left, the same as the
+others that come along, and the new configuration begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from unisono.core import EVERYONE, Effect
+from unisono.model import Change, ChangeKind, Member, View, changes_of
+from unisono.protocols.transis.configuration import Configuration
+from unisono.protocols.transis.delivery import DeliveryQueue
+from unisono.protocols.transis.ordering import LastRuns, Ordering
+from unisono.protocols.transis.packets import Agree
+from unisono.protocols.transis.repair import Repair
+from unisono.protocols.transis.send_queue import SendQueue
+from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state_transfer import StateTransfer
+
+FORMER_MAX: Final = 64
+"""Configurations of mine whose packets are known to be late."""
+
+
+class Recovery:
+    """One member's part in the second stage."""
+
+    def __init__(
+        self,
+        site: Site,
+        outgoing: Outgoing,
+        queue: SendQueue,
+        repair: Repair,
+        delivery: DeliveryQueue,
+        transfer: StateTransfer,
+        new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
+    ) -> None:
+        self._site = site
+        self._outgoing = outgoing
+        self._queue = queue
+        self._repair = repair
+        self._delivery = delivery
+        self._transfer = transfer
+        self._new_ordering = new_ordering
+        self.ordering: Ordering | None = None
+        """The stream of the configuration; None before the first."""
+        self.life = 0
+        """Of the set that is agreed on; 0: none is."""
+        self._proposed: dict[int, int] = {}
+        self._reports: dict[int, Agree] = {}
+        self._early: dict[int, Agree] = {}
+        """By key, what others told before this member agreed."""
+        self._last: Agree | None = None
+        """What this member told last of the configuration that it is in."""
+        self._is_gathered = False
+        self._is_proved = False
+        """Somebody has installed the set, so all of it are recovered."""
+        self.former: dict[int, None] = {}
+
+    def is_new(self) -> bool:
+        """This member has shown no view to its application, and has no state of the group."""
+        return not self._delivery.shown or self._delivery.awaits_state
+
+    # -- reports ----------------------------------------------------------------------------------
+
+    def has_reports(self, life: int, keys: Iterable[int]) -> bool:
+        """Whether these agreed to this set already."""
+        return all(key in self._early and self._early[key].life == life for key in keys)
+
+    def begin(self, life: int, proposed: Mapping[int, int]) -> None:
+        site = self._site
+        self.life, self._proposed = life, dict(proposed)
+        self._is_gathered = self._is_proved = False
+        is_new = self.is_new()
+        if is_new:
+            self._transfer.cancel()
+            self._delivery.start_anew()
+        received = self.ordering.close() if self.ordering is not None else ()
+        leaving = site.leaving and not self._queue
+        mine = Agree(
+            life,
+            site.key,
+            site.configuration.life,
+            received,
+            self._queue.sent,
+            False,
+            is_new,
+            leaving,
+        )
+        early = self._early.items()
+        self._reports = {site.key: mine} | {
+            key: report for key, report in early if report.life == life and key in proposed
+        }
+        self._early = {}
+
+    def abandon(self) -> None:
+        self.life = 0
+        self._reports = {}
+
+    def tell(self, out: list[Effect]) -> None:
+        self._last = self._reports[self._site.key]
+        self._outgoing.send([self._last], out, EVERYONE, self.life)
+
+    def remind(self, packet: Agree, out: list[Effect]) -> None:
+        """A member of the configuration does not know yet that all are recovered."""
+        last, configuration = self._last, self._site.configuration
+        if last is not None and last.life == packet.life == configuration.life:
+            if packet.sender in self._site.keys and packet.sender != self._site.key:
+                to = (self._site.address(configuration.rank(packet.sender)),)
+                self._outgoing.send([last], out, to, last.life)
+
+    def note(self, packet: Agree) -> bool:
+        """Another's report; whether it says something new."""
+        if not self._is_sound(packet):
+            return False
+        if not self.life:
+            self._early[packet.sender] = packet
+            return True
+        known = self._reports.get(packet.sender)
+        if packet.life != self.life or packet.sender not in self._proposed:
+            return False
+        if known is not None and (known.recovered or not packet.recovered):
+            return False
+        self._reports[packet.sender] = packet
+        return True
+
+    def _is_sound(self, packet: Agree) -> bool:
+        if packet.sender == self._site.key:
+            return False
+        if packet.former and packet.former == self._site.configuration.life:
+            return packet.sender in self._site.keys and len(packet.received) == len(self._site.keys)
+        return True
+
+    def is_of_this_set(self, packet: Agree) -> bool:
+        return packet.life == self.life
+
+    def awaited(self) -> list[int]:
+        """Those without which this stage does not end."""
+        silent = [key for key in self._proposed if key not in self._reports]
+        if silent:
+            return silent
+        if not self._is_recovered():
+            return [
+                self._site.keys[rank] for rank in self._repair.holders() if rank != self._site.rank
+            ]
+        return [key for key, report in self._reports.items() if not report.recovered]
+
+    # -- one end for all that come along ----------------------------------------------------------
+
+    def knows_all(self, event: object) -> bool:
+        return not self._is_gathered and len(self._reports) == len(self._proposed)
+
+    def _companions(self) -> dict[int, Agree]:
+        """By rank in the former configuration, those that come along, and this member."""
+        life, keys = self._site.configuration.life, self._site.keys
+        return {
+            keys.index(key): report
+            for key, report in self._reports.items()
+            if life and report.former == life
+        }
+
+    def gather(self) -> None:
+        """[TRA-13] A message of the lost counts if any that comes along has it."""
+        self._is_gathered = True
+        if self.ordering is None:
+            return
+        holders = {rank: report.received for rank, report in self._companions().items()}
+        upto = list(map(max, zip(*holders.values(), strict=True)))
+        self.ordering.limit(upto)
+        self._repair.know_holders(holders)
+
+    def _is_recovered(self) -> bool:
+        if not self._is_gathered:
+            return False
+        return self.ordering is None or self.ordering.graph.is_complete()
+
+    def lacks_nothing(self, event: object) -> bool:
+        return self._is_recovered() and not self._reports[self._site.key].recovered
+
+    def recover(self) -> None:
+        key = self._site.key
+        self._reports[key] = self._reports[key]._replace(recovered=True)
+
+    def prove(self, life: int) -> bool:
+        """A packet of this configuration came: whoever sent it has seen that all are recovered."""
+        if life != self.life or not self.life:
+            return False
+        self._is_proved = True
+        return self._reports[self._site.key].recovered
+
+    def are_recovered(self, event: object) -> bool:
+        if not self._is_gathered or not self._reports[self._site.key].recovered:
+            return False
+        return self._is_proved or all(report.recovered for report in self._reports.values())
+
+    def is_leaver(self, event: object) -> bool:
+        return self.are_recovered(event) and self._reports[self._site.key].leaving
+
+    # -- the new configuration --------------------------------------------------------------------
+
+    def _end_former(self) -> None:
+        """[TRA-17] All that come along deliver the same."""
+        if self.ordering is None:
+            return
+        companions = self._companions()
+        last: LastRuns = self.ordering.end(companions.keys())
+        if self.is_new():
+            return
+        self._delivery.append(last.regular)
+        if last.transitional:
+            members = self._site.configuration.members
+            came = tuple(members[rank] for rank in sorted(companions))
+            name = f"{self._configuration_id()}-transitional"
+            self._delivery.install(View(came, name, transitional=True, stayed=came))
+            self._delivery.append(last.transitional)
+
+    def _configuration_id(self) -> str:
+        return Configuration(self.life, max(self._proposed.values()), (), {}).id
+
+    def depart(self, event: object, out: list[Effect]) -> None:
+        self._end_former()
+        self.tell(out)
+
+    def install(self, members: Mapping[int, Member], out: list[Effect]) -> None:
+        site, reports = self._site, self._reports
+        is_new = self.is_new()
+        self._end_former()
+        stay = {key: report for key, report in reports.items() if not report.leaving}
+        together = tuple(sorted(members[key] for key in stay))
+        stamps = {key: self._proposed[key] for key in stay}
+        number = max(self._proposed.values())
+        former, configuration = (
+            site.configuration,
+            Configuration(self.life, number, together, stamps),
+        )
+        came = self._came(stay, former)
+        if former.life:
+            self.former[former.life] = None
+            if len(self.former) > FORMER_MAX:
+                del self.former[next(iter(self.former))]
+        sent = {members[key]: report.sent for key, report in stay.items()}
+        site.enter(configuration)
+        self.ordering = self._new_ordering(configuration, sent)
+        self._repair.new_configuration()
+        self._queue.new_configuration()
+        gone = {members[key] for key, report in reports.items() if report.leaving}
+        new = {members[key] for key, report in stay.items() if report.is_new}
+        view = self._view(configuration, {members[key] for key in came}, sent, new, gone, is_new)
+        self._delivery.install(view)
+        self._transfer.enter(self._state_source(stay, members), is_new, out)
+        self.life = 0
+        self._reports, self._early = {}, {}
+
+    def _came(self, stay: Mapping[int, Agree], former: Configuration) -> set[int]:
+        """The transitional set: those that come along from my last view."""
+        return {
+            key
+            for key, report in stay.items()
+            if former.life and report.former == former.life and not report.is_new
+        }
+
+    def _view(
+        self,
+        configuration: Configuration,
+        came: set[Member],
+        sent: Mapping[Member, int],
+        new: set[Member],
+        left: set[Member],
+        is_new: bool,
+    ) -> View:
+        me, before = self._site.me, self._delivery.shown
+        members = configuration.members
+        joined = tuple(member for member in members if member not in before)
+        gone = tuple(member for member in before if member not in members)
+        founded = new.issuperset(members)
+        changes = changes_of(
+            me,
+            [member for member in joined if member in new],
+            [member for member in gone if member in left],
+            [member for member in gone if member not in left],
+            founded,
+        )
+        merged = tuple(member for member in joined if member not in new)
+        if merged and not is_new:
+            changes = (*changes, *Change(ChangeKind.MERGED, merged).seen_by(me))
+        cut = tuple(
+            (member, sent[member])
+            for member in members
+            if member not in came and member != me and sent[member]
+        )
+        stayed = () if is_new else tuple(sorted(came))
+        return View(
+            members, configuration.id, joined, gone, cut=cut, stayed=stayed, changes=changes
+        )
+
+    def _state_source(
+        self, stay: Mapping[int, Agree], members: Mapping[int, Member]
+    ) -> Member | None:
+        """Whose state newcomers get: of the largest component the first member."""
+        if not any(report.is_new for report in stay.values()):
+            return None
+        components: dict[int, list[Member]] = {}
+        for key, report in stay.items():
+            if not report.is_new:
+                components.setdefault(report.former, []).append(members[key])
+        if not components:
+            return None
+        return min(
+            min(
+                each
+                for each in components.values()
+                if len(each) == max(map(len, components.values()))
+            )
+        )
