@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from unisono.errors import BadPacket
@@ -53,11 +52,13 @@ class VertexAssembly:
         """It is here, by another way."""
         self._incoming.pop((sender, index), None)
 
-    def gaps(self) -> Iterator[tuple[int, int, int, int]]:
+    def gaps(self) -> list[tuple[int, int, int, int]]:
         """Rank and index of each vertex, and the first and last of its packets that is missing."""
+        gaps = []
         for (sender, index), found in self._incoming.items():
             absent = [at for at, piece in enumerate(found.pieces) if piece is None]
-            yield sender, index, absent[0], absent[-1]
+            gaps.append((sender, index, absent[0], absent[-1]))
+        return gaps
 
     def __len__(self) -> int:
         return len(self._incoming)

@@ -185,12 +185,10 @@ class Transis:
         elif kind is TransferRequest:
             self._transfer.serve(packet, out)
         else:
-            if kind is Suggest or kind is Announce:
+            if kind is Suggest or kind is Announce or kind is Agree:
                 if packet.sender == self.me:
                     return
                 self._failures.hear(key_of(packet.sender))
-            elif kind is Agree:
-                self._failures.hear(packet.sender)
             self.machine.take(kind, packet, out)
 
     def _answer(self, packet: Nak, out: list[Effect]) -> None:

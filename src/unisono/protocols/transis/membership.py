@@ -304,7 +304,7 @@ class Membership:
 
     def install(self, event: object, out: list[Effect]) -> None:
         suggestion = self._suggestion
-        self._recovery.install(suggestion.members, out)
+        self._recovery.install(out)
         self._failures.watch(self._site.configuration.members, self._site.keys)
         self._merging.ended(bool(suggestion.failed))
         suggestion.end()

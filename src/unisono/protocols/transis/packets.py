@@ -126,7 +126,7 @@ class Agree(NamedTuple):
     """[TRA-12] The second stage: what its sender brings along into the set of this identifier."""
 
     life: U64
-    sender: U64
+    sender: Member
     former: U64
     """The sender's configuration; 0 is none."""
     received: tuple[U32, ...]

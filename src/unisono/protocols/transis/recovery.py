@@ -8,11 +8,12 @@ others that come along, and the new configuration begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from unisono.core import EVERYONE, Effect
 from unisono.model import Change, ChangeKind, Member, View, changes_of
+from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.delivery import DeliveryQueue
 from unisono.protocols.transis.ordering import LastRuns, Ordering
@@ -83,7 +84,7 @@ class Recovery:
         leaving = site.leaving and not self._queue
         mine = Agree(
             life,
-            site.key,
+            site.me,
             site.configuration.life,
             received,
             self._queue.sent,
@@ -109,30 +110,30 @@ class Recovery:
         """A member of the configuration does not know yet that all are recovered."""
         last, configuration = self._last, self._site.configuration
         if last is not None and last.life == packet.life == configuration.life:
-            if packet.sender in self._site.keys and packet.sender != self._site.key:
-                to = (self._site.address(configuration.rank(packet.sender)),)
+            if packet.sender in configuration.members:
+                to = (packet.sender.address,)
                 self._outgoing.send([last], out, to, last.life)
 
     def note(self, packet: Agree) -> bool:
         """Another's report; whether it says something new."""
         if not self._is_sound(packet):
             return False
+        key = key_of(packet.sender)
         if not self.life:
-            self._early[packet.sender] = packet
+            self._early[key] = packet
             return True
-        known = self._reports.get(packet.sender)
-        if packet.life != self.life or packet.sender not in self._proposed:
+        known = self._reports.get(key)
+        if packet.life != self.life or key not in self._proposed:
             return False
         if known is not None and (known.recovered or not packet.recovered):
             return False
-        self._reports[packet.sender] = packet
+        self._reports[key] = packet
         return True
 
     def _is_sound(self, packet: Agree) -> bool:
-        if packet.sender == self._site.key:
-            return False
+        members = self._site.configuration.members
         if packet.former and packet.former == self._site.configuration.life:
-            return packet.sender in self._site.keys and len(packet.received) == len(self._site.keys)
+            return packet.sender in members and len(packet.received) == len(members)
         return True
 
     def is_of_this_set(self, packet: Agree) -> bool:
@@ -225,12 +226,12 @@ class Recovery:
         self._end_former()
         self.tell(out)
 
-    def install(self, members: Mapping[int, Member], out: list[Effect]) -> None:
+    def install(self, out: list[Effect]) -> None:
         site, reports = self._site, self._reports
         is_new = self.is_new()
         self._end_former()
         stay = {key: report for key, report in reports.items() if not report.leaving}
-        together = tuple(sorted(members[key] for key in stay))
+        together = tuple(sorted(report.sender for report in stay.values()))
         stamps = {key: self._proposed[key] for key in stay}
         number = max(self._proposed.values())
         former, configuration = (
@@ -242,24 +243,24 @@ class Recovery:
             self.former[former.life] = None
             if len(self.former) > FORMER_MAX:
                 del self.former[next(iter(self.former))]
-        sent = {members[key]: report.sent for key, report in stay.items()}
+        sent = {report.sender: report.sent for report in stay.values()}
         site.enter(configuration)
         self.ordering = self._new_ordering(configuration, sent)
         self._repair.new_configuration()
         self._queue.new_configuration()
-        gone = {members[key] for key, report in reports.items() if report.leaving}
-        new = {members[key] for key, report in stay.items() if report.is_new}
-        view = self._view(configuration, {members[key] for key in came}, sent, new, gone, is_new)
+        gone = {report.sender for report in reports.values() if report.leaving}
+        new = {report.sender for report in stay.values() if report.is_new}
+        view = self._view(configuration, came, sent, new, gone, is_new)
         self._delivery.install(view)
-        self._transfer.enter(self._state_source(stay, members), is_new, out)
+        self._transfer.enter(_state_source(list(stay.values())), is_new, out)
         self.life = 0
         self._reports, self._early = {}, {}
 
-    def _came(self, stay: Mapping[int, Agree], former: Configuration) -> set[int]:
+    def _came(self, stay: Mapping[int, Agree], former: Configuration) -> set[Member]:
         """The transitional set: those that come along from my last view."""
         return {
-            key
-            for key, report in stay.items()
+            report.sender
+            for report in stay.values()
             if former.life and report.former == former.life and not report.is_new
         }
 
@@ -297,22 +298,13 @@ class Recovery:
             members, configuration.id, joined, gone, cut=cut, stayed=stayed, changes=changes
         )
 
-    def _state_source(
-        self, stay: Mapping[int, Agree], members: Mapping[int, Member]
-    ) -> Member | None:
-        """Whose state newcomers get: of the largest component the first member."""
-        if not any(report.is_new for report in stay.values()):
-            return None
-        components: dict[int, list[Member]] = {}
-        for key, report in stay.items():
-            if not report.is_new:
-                components.setdefault(report.former, []).append(members[key])
-        if not components:
-            return None
-        return min(
-            min(
-                each
-                for each in components.values()
-                if len(each) == max(map(len, components.values()))
-            )
-        )
+
+def _state_source(reports: Sequence[Agree]) -> Member | None:
+    """Whose state newcomers get: that of the first member of the largest component."""
+    components: dict[int, list[Member]] = {}
+    for report in reports:
+        if not report.is_new:
+            components.setdefault(report.former, []).append(report.sender)
+    if not components or not any(report.is_new for report in reports):
+        return None
+    return min(min(components.values(), key=lambda each: (-len(each), min(each))))
