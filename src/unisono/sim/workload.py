@@ -86,8 +86,11 @@ class Memory:
         return self._judge(me)
 
     def install(self, view: View, me: Member) -> str:
-        """Note the first view; returns how it contradicts an adopted state, or nothing."""
+        """Note the first view; returns how it contradicts an adopted state, or nothing. What a
+        later view cuts off, of a component that merges with ours, we do not expect any more."""
         if self._view is not None:
+            for member, number in view.cut:
+                self.numbers[str(member)] = max(number, self.numbers.get(str(member), 0))
             return ""
         self._view = view
         return self._judge(me)

@@ -138,6 +138,8 @@ class Agree(NamedTuple):
     is_new: Bit
     """It has shown no view to its application."""
     leaving: Bit
+    installed: Bit = False
+    """It has installed the configuration: it saw that all are recovered."""
 
     def label(self) -> str:
         return "recovered" if self.recovered else "agree"

@@ -110,15 +110,17 @@ class Recovery:
         """A member of the configuration does not know yet that all are recovered."""
         last, configuration = self._last, self._site.configuration
         if last is not None and last.life == packet.life == configuration.life:
-            if packet.sender in configuration.members:
+            if packet.sender in configuration.members and not packet.installed:
                 to = (packet.sender.address,)
-                self._outgoing.send([last], out, to, last.life)
+                self._outgoing.send([last._replace(installed=True)], out, to, last.life)
 
     def note(self, packet: Agree) -> bool:
         """Another's report; whether it says something new."""
         if not self._is_sound(packet):
             return False
         key = key_of(packet.sender)
+        if packet.installed:
+            self.prove(packet.life)
         if not self.life:
             self._early[key] = packet
             return True
@@ -238,7 +240,7 @@ class Recovery:
             site.configuration,
             Configuration(self.life, number, together, stamps),
         )
-        came = self._came(stay, former)
+        came = set[Member]() if is_new else self._came(stay, former)
         if former.life:
             self.former[former.life] = None
             if len(self.former) > FORMER_MAX:
