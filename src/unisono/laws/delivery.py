@@ -115,7 +115,8 @@ def agreement(history: History) -> Iterator[Finding]:
     have places), which is neither before q's leave nor after it.
     Nor is anything asked that p delivered when the two had parted: in a view without q after one
     with q; or in a view that q installed too, and after which, by step, q has a view without p and
-    then one with it again.
+    then one with it again; or in a view with q from which q did not come along, by the transitional
+    view that p has before its next one or its end, or by the transitional set of the next one.
     A violation names q and m; the other is the smallest such p.
     """
     witness: dict[tuple[str, str], Finding] = {}
@@ -163,12 +164,26 @@ def _apart(p: IncarnationTrace, q: IncarnationTrace) -> list[tuple[int, int]]:
             lost = max(lost, row.step)
     met = False
     ends = [row.step for row in p.views[1:]] + [sys.maxsize]
+    left_behind = {
+        end for row, end in _ended(p) if row.stayed is not None and q.key not in row.stayed
+    }
     for row, end in zip(p.views, ends, strict=True):
         inside = q.key in (row.members or ())
-        if met if not inside else later.get(row.view, sys.maxsize) < lost:
+        if met if not inside else later.get(row.view, sys.maxsize) < lost or end in left_behind:
             spans.append((row.step, end))
         met = met or inside
     return spans
+
+
+def _ended(p: IncarnationTrace) -> Iterator[tuple[Row, int]]:
+    """Rows with a transitional set, and the step at which the view that they end has ended: views,
+    and transitional views before the next view or the end."""
+    end = sys.maxsize
+    for row in reversed(p.rows):
+        if row.kind == "view":
+            yield row, (end := row.step)
+        elif row.kind == "transitional":
+            yield row, end
 
 
 def _is_in(step: int, spans: list[tuple[int, int]]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from unisono.laws.cycles import shortest_cycle
+from unisono.laws.succession import MERGED, tells
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
@@ -118,9 +119,11 @@ def causal(history: History) -> Iterator[Finding]:
     largest number p sent before m. When life q delivers m, then for each s for which q has a base
     at that step (see `fifo`), the largest number of s that q delivered earlier, or the base, is at
     least need(m)[s]. The violation names q and m; the other is the message needed.
-    From a view of q on in which somebody returns (was in a view of q, and not in the one before),
-    nothing is needed of an s that was in a view of q and is not in that one, until a view has it
-    again: what the components knew of those who are gone was theirs alone.
+    From a view of q on in which components merge, nothing is needed of an s that was in a view of q
+    and is not in that one, until a view has it again: what the components knew of those who are
+    gone was theirs alone. They merge where the view has the change `merged`, or where somebody
+    returns: it was in a view of q, and not in the one before; or it did not come along from that
+    one, by the transitional set of the view.
     """
     needs: dict[str, dict[str, int]] = {}
     known = numbers_known(history, CAUSAL)
@@ -131,7 +134,7 @@ def causal(history: History) -> Iterator[Finding]:
         gone = Departed()
         for row in trace.told:
             if row.kind == "view":
-                gone.see(row.members or ())
+                gone.see(row)
             if row.kind != "deliver" or level_of(row.service) < CAUSAL:
                 continue
             message, sender = message_of(row), sender_of(row)
@@ -153,9 +156,10 @@ class Departed:
         self._met: set[str] = set()
         self._last: set[str] = set()
 
-    def see(self, members: Iterable[str]) -> None:
-        now = set(members)
-        if (now & self._met) - self._last:
+    def see(self, view: Row) -> None:
+        now = set(view.members or ())
+        came = self._last if view.stayed is None else self._last & set(view.stayed)
+        if (now & self._met) - came or tells(view, MERGED):
             self.members |= self._met
         self.members -= now
         self._met |= now

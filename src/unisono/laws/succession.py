@@ -10,7 +10,7 @@ from unisono.laws.cycles import knots
 from unisono.trace.history import History, IncarnationTrace
 from unisono.trace.record import Row
 
-FOUNDED, PARTED = "founded", "parted"
+FOUNDED, PARTED, MERGED = "founded", "parted", "merged"
 
 
 def tells(row: Row, what: str) -> bool:

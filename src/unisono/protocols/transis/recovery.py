@@ -214,8 +214,8 @@ class Recovery:
         if self.is_new():
             return
         self._delivery.append(last.regular)
-        if last.transitional:
-            members = self._site.configuration.members
+        members = self._site.configuration.members
+        if len(companions) < len(members):
             came = tuple(members[rank] for rank in sorted(companions))
             name = f"{self._configuration_id()}-transitional"
             self._delivery.install(View(came, name, transitional=True, stayed=came))

@@ -173,7 +173,7 @@ def _departed(trace: IncarnationTrace) -> dict[str, list[tuple[int, int]]]:
     departed = Departed()
     bounds = [*(row.step for row in trace.views), NUMBER_MAX]
     for row, (start, end) in zip(trace.views, itertools.pairwise(bounds), strict=True):
-        departed.see(row.members or ())
+        departed.see(row)
         for key in departed.members:
             spans.setdefault(key, []).append((start, end))
     return spans
