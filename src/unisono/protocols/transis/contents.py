@@ -38,7 +38,7 @@ Parts: TypeAlias = list[MessageRun | MessageFragment]
 
 
 @dataclass(slots=True)
-class Contents:
+class VertexMessages:
     """A payload, read."""
 
     level: Service = Service.CAUSAL
@@ -48,9 +48,9 @@ class Contents:
     """The number of its last message that ends in it; 0: none does."""
 
 
-def read_contents(content: bytes, sender: Member, key: int, view: str) -> Contents:
+def read_contents(content: bytes, sender: Member, key: int, view: str) -> VertexMessages:
     """The messages of a vertex of this sender, or `BadPacket`."""
-    found = Contents()
+    found = VertexMessages()
     if not content:
         return found
     runs = read_runs(content)
@@ -85,11 +85,11 @@ def _part(
     return MessageRun(sender, content, at, length, times, number, view, None, service, lengths)
 
 
-class Growing(NamedTuple):
+class GrowingMessage(NamedTuple):
     """A large message of which the last fragment has not come."""
 
     number: int
-    pieces: list[Buffer]
+    pieces: tuple[Buffer, ...]
 
 
 class Reassembly:
@@ -101,7 +101,7 @@ class Reassembly:
         self._sender = sender
         self._view = view
         self._drop = drop
-        self._growing: Growing | None = None
+        self._growing: GrowingMessage | None = None
 
     def runs(self, parts: Parts) -> list[MessageRun]:
         """What these complete."""
@@ -115,14 +115,15 @@ class Reassembly:
     def _grow(self, part: MessageFragment) -> MessageRun | None:
         growing = self._growing
         if not part.mark & GOES_ON:
-            growing = self._growing = Growing(part.number, [])
+            growing = GrowingMessage(part.number, ())
         if growing is None or growing.number != part.number:
             self._drop("fragment")
             return None
-        growing.pieces.append(part.payload)
+        pieces = (*growing.pieces, part.payload)
         if part.mark & MORE:
+            self._growing = GrowingMessage(part.number, pieces)
             return None
         self._growing = None
         service = SERVICES[part.mark & SERVICE]
-        whole = joined(growing.pieces)
+        whole = joined(pieces)
         return MessageRun.of(Message(self._sender, whole, part.number, self._view, service=service))

@@ -29,29 +29,29 @@ from unisono.parts.core_clock import CoreClock
 from unisono.parts.identity import key_of
 from unisono.parts.state_transfer import TransferPiece, TransferRequest
 from unisono.protocols.transis.configuration import Configuration
-from unisono.protocols.transis.delivery import DeliveryQueue
-from unisono.protocols.transis.failure import Failures
+from unisono.protocols.transis.delivery import ApplicationQueue
+from unisono.protocols.transis.failure import SilenceWatch
 from unisono.protocols.transis.figure import FIGURE
 from unisono.protocols.transis.flow import Flow
+from unisono.protocols.transis.flush import Flush
 from unisono.protocols.transis.membership import Membership
-from unisono.protocols.transis.merging import Merging
+from unisono.protocols.transis.merging import ComponentSearch
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import (
     HEAD_BYTES,
     KINDS,
     PROTOCOL,
     Agree,
-    Announce,
-    Nak,
+    ComponentAnnounce,
     Suggest,
+    VertexNak,
     VertexPiece,
     read_all,
 )
 from unisono.protocols.transis.parameters import DEFAULTS, Parameters
-from unisono.protocols.transis.recovery import Recovery
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
 from unisono.protocols.transis.suggestion import Suggestion
@@ -67,34 +67,34 @@ class Transis:
         self._clock = clock = CoreClock(config.seed)
         self.codec = codec = PacketCodec(PROTOCOL, KINDS, terms)
         self._admission = Admission(codec, terms)
-        self.site = site = Site(config.me, clock)
-        self._outgoing = outgoing = Outgoing(codec, clock)
-        self._queue = queue = SendQueue(config, site.key)
-        self._delivery = delivery = DeliveryQueue()
-        self._failures = failures = Failures(parameters, site)
+        self.local = local = LocalMember(config.me, clock)
+        self._outgoing = outgoing = PacketSender(codec, clock)
+        self._queue = queue = SendQueue(config, local.key)
+        self._delivery = delivery = ApplicationQueue()
+        self._failures = failures = SilenceWatch(parameters, local)
         self.suggestion = suggestion = Suggestion(config.me, parameters.members_count_max)
-        self._merging = merging = Merging(parameters, site, outgoing, suggestion)
+        self._merging = merging = ComponentSearch(parameters, local, outgoing, suggestion)
         self._repair = repair = Repair(
             config,
             parameters,
-            site,
+            local,
             codec,
             outgoing,
-            lambda rank: failures.is_quiet(site.keys[rank]),
+            lambda rank: failures.is_quiet(local.keys[rank]),
         )
-        self._flow = Flow(config, parameters, site, outgoing, queue, repair.piece_bytes)
-        self._transfer = transfer = StateTransfer(config, site, outgoing, delivery)
-        self.recovery = recovery = Recovery(
-            site, outgoing, queue, repair, delivery, transfer, self._new_ordering
+        self._flow = Flow(config, parameters, local, outgoing, queue, repair.piece_bytes)
+        self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
+        self.flush = flush = Flush(
+            local, outgoing, queue, repair, delivery, transfer, self._new_ordering
         )
         self.membership = membership = Membership(
-            config, parameters, site, outgoing, suggestion, failures, merging, recovery, queue
+            config, parameters, local, outgoing, suggestion, failures, merging, flush, queue
         )
-        self.machine = Machine(FIGURE, membership, recovery)
+        self.machine = Machine(FIGURE, membership, flush)
         self._over = False
 
     def _new_ordering(self, configuration: Configuration, sent: Mapping[Member, int]) -> Ordering:
-        rank = configuration.rank(self.site.key)
+        rank = configuration.rank(self.local.key)
         numbers = [sent[member] for member in configuration.members]
         self._admission.entered(self._clock.now_us)
         return Ordering(configuration, rank, numbers, self._parameters.token, self.codec.drop)
@@ -107,14 +107,14 @@ class Transis:
 
     def send_credit(self) -> int:
         """None while congested: our own messages would be delivered here too."""
-        if self.machine.state not in INSIDE or self.site.leaving:
+        if self.machine.state not in INSIDE or self.local.leaving:
             return 0
-        if self._delivery.congested or self.recovery.is_new():
+        if self._delivery.congested or self.flush.is_new():
             return 0
         return self._queue.send_credit()
 
     def held(self) -> Mapping[Member, int]:
-        return self.recovery.ordering.held() if self.recovery.ordering is not None else {}
+        return self.flush.ordering.held() if self.flush.ordering is not None else {}
 
     def transition_counts(self) -> Mapping[str, int]:
         return self.machine.walked
@@ -125,7 +125,7 @@ class Transis:
             return out
         self._clock.tick(now_us)
         if isinstance(event, Received):
-            self.site.receive_from(event.source)
+            self.local.receive_from(event.source)
             for opened in self.codec.admit_batch(event.packets, HEAD_BYTES):
                 for packet in read_all(opened, self.codec.drop):
                     self._take(packet, out)
@@ -154,7 +154,7 @@ class Transis:
         timer = event.timer
         assert isinstance(timer, Timer)
         self._outgoing.expired(timer)
-        ordering = self.recovery.ordering
+        ordering = self.flush.ordering
         if timer is Timer.NAK:
             if ordering is not None:
                 self._repair.ask(ordering, out)
@@ -170,7 +170,7 @@ class Transis:
         """A process with other options wants to be in the group, or is in it."""
         size = len(self._delivery.shown)
         if reason := self._admission.look(source, self._clock.now_us, size, out):
-            self.site.stop(Fail(reason, Cause.REFUSED))
+            self.local.stop(Fail(reason, Cause.REFUSED))
 
     # -- packets ----------------------------------------------------------------------------------
 
@@ -178,38 +178,38 @@ class Transis:
         kind = type(packet)
         if kind is VertexPiece:
             self._take_vertex(packet, out)
-        elif kind is Nak:
+        elif kind is VertexNak:
             self._answer(packet, out)
         elif kind is TransferPiece:
             self._transfer.take(packet, out)
         elif kind is TransferRequest:
             self._transfer.serve(packet, out)
         else:
-            if kind is Suggest or kind is Announce or kind is Agree:
+            if kind is Suggest or kind is ComponentAnnounce or kind is Agree:
                 if packet.sender == self.me:
                     return
                 self._failures.hear(key_of(packet.sender))
             self.machine.take(kind, packet, out)
 
-    def _answer(self, packet: Nak, out: list[Effect]) -> None:
-        ordering = self.recovery.ordering
-        if ordering is not None and packet.life == self.site.configuration.life:
+    def _answer(self, packet: VertexNak, out: list[Effect]) -> None:
+        ordering = self.flush.ordering
+        if ordering is not None and packet.life == self.local.configuration.life:
             self._failures.hear(packet.sender)
             self._repair.answer(ordering, packet, out)
 
     def _take_vertex(self, packet: VertexPiece, out: list[Effect]) -> None:
-        life, recovery = packet.life, self.recovery
-        if recovery.prove(life):
+        life, flush = packet.life, self.flush
+        if flush.prove(life):
             self.machine.settle(packet, out)
-        ordering = recovery.ordering
-        if ordering is None or life != self.site.configuration.life:
-            if life == recovery.life or life in recovery.former or not life:
+        ordering = flush.ordering
+        if ordering is None or life != self.local.configuration.life:
+            if life == flush.life or life in flush.former or not life:
                 self.codec.drop("former")
             elif self.machine.state in INSIDE:
                 self.membership.greet_source(out)
             return
-        keys = self.site.keys
-        if packet.by == self.site.rank:
+        keys = self.local.keys
+        if packet.by == self.local.rank:
             return  # My own, heard again.
         if not packet.by < len(keys) > packet.sender:
             self.codec.drop("malformed")
@@ -232,22 +232,22 @@ class Transis:
     # -- the end of a step ------------------------------------------------------------------------
 
     def _conclude(self, event: Event, out: list[Effect]) -> None:
-        recovery, delivery = self.recovery, self._delivery
+        flush, delivery = self.flush, self._delivery
         machine = self.machine
         if machine.state in INSIDE:
             self._advance(out)
             machine.settle(event, out)
-            if recovery.ordering is not None and machine.state in INSIDE:
+            if flush.ordering is not None and machine.state in INSIDE:
                 self._advance(out)
         delivery.deliver(out)
-        if self.site.verdict is not None:
-            self._end(self.site.verdict, out)
+        if self.local.verdict is not None:
+            self._end(self.local.verdict, out)
         elif machine.state is DONE and delivery.is_empty():
             self._end(Depart(), out)
 
     def _advance(self, out: list[Effect]) -> None:
         """Deliver, send, request."""
-        ordering = self.recovery.ordering
+        ordering = self.flush.ordering
         if ordering is None:
             return
         if not ordering.is_closed:

@@ -16,7 +16,7 @@ MESSAGE_BYTES: Final = 32
 """What a message costs beside its payload."""
 
 
-class DeliveryQueue:
+class ApplicationQueue:
     """What waits for the application of one member."""
 
     def __init__(self) -> None:

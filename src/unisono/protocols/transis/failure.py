@@ -8,17 +8,17 @@ from unisono.core import Effect, Probe
 from unisono.model import Address, Member
 from unisono.parts.detector import Detector
 from unisono.protocols.transis.parameters import Parameters
-from unisono.protocols.transis.state import Site
+from unisono.protocols.transis.state import LocalMember
 
 PROBED_SHARE = 3
 """One that is silent for this share of its limit is asked for by a probe."""
 
 
-class Failures:
+class SilenceWatch:
     """Watches the members of the configuration, and those of a suggested set."""
 
-    def __init__(self, parameters: Parameters, site: Site) -> None:
-        self._site = site
+    def __init__(self, parameters: Parameters, local: LocalMember) -> None:
+        self._local = local
         self._detector: Detector[int] = Detector(parameters.detect_us, parameters.look_us)
         self._watched: dict[int, Member] = {}
 
@@ -29,17 +29,17 @@ class Failures:
 
     def watch(self, members: Collection[Member], keys: Collection[int]) -> None:
         """From now on these count, and no others; their keys, and the members that are known."""
-        me = self._site.key
-        self._detector.keep([key for key in keys if key != me], self._site.now_us)
+        me = self._local.key
+        self._detector.keep([key for key in keys if key != me], self._local.now_us)
         self._watched = {
             key: member for key, member in zip(keys, members, strict=True) if key != me
         }
 
     def look(self) -> None:
-        self._detector.look(self._site.now_us)
+        self._detector.look(self._local.now_us)
 
     def hear(self, key: int) -> None:
-        self._detector.hear(key, self._site.now_us)
+        self._detector.hear(key, self._local.now_us)
 
     def silent(self) -> list[int]:
         return [key for key in self._watched if self._detector.is_silent(key)]
@@ -61,4 +61,4 @@ class Failures:
         """The network reports that no process listens there."""
         for key, member in self._watched.items():
             if member.address == address:
-                self._detector.refuse(key, self._site.now_us)
+                self._detector.refuse(key, self._local.now_us)

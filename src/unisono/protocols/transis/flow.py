@@ -18,7 +18,7 @@ from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
 from unisono.protocols.transis.parameters import Parameters
 from unisono.protocols.transis.send_queue import SendQueue
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
 
 WINDOW_BYTES: Final = 1 << 20
@@ -38,13 +38,13 @@ class Flow:
         self,
         config: CoreConfig,
         parameters: Parameters,
-        site: Site,
-        outgoing: Outgoing,
+        local: LocalMember,
+        outgoing: PacketSender,
         queue: SendQueue,
         piece_bytes: int,
     ) -> None:
         self._parameters = parameters
-        self._site = site
+        self._local = local
         self._outgoing = outgoing
         self._queue = queue
         self._piece_bytes = piece_bytes
@@ -54,7 +54,7 @@ class Flow:
 
     def _burst_bytes(self) -> int:
         """Payload of a full vertex."""
-        front = len(encode(VertexContent((0,) * len(self._site.keys), b"")))
+        front = len(encode(VertexContent((0,) * len(self._local.keys), b"")))
         return self._parameters.vertex_packets * self._piece_bytes - front
 
     def _fill(self, ordering: Ordering) -> float:
@@ -64,7 +64,7 @@ class Flow:
 
     def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
         """Once a step: send what may be sent; then see when to say that I am alive."""
-        queue, now_us = self._queue, self._site.now_us
+        queue, now_us = self._queue, self._local.now_us
         for _ in range(BURSTS_MAX):
             if not queue or not ordering.order.may_emit():
                 break
@@ -76,11 +76,11 @@ class Flow:
             if now_us < self._next_us:
                 self._outgoing.arm_within(Timer.SEND, self._next_us - now_us, out)
                 break
-            index = ordering.graph.acks()[self._site.rank] + 1
+            index = ordering.graph.acks()[self._local.rank] + 1
             self._send(ordering, queue.gather(index, burst_bytes, self._piece_bytes), out)
             if fill > 0.5:
                 self._next_us = now_us + int(self._parameters.urge_us * (2 * fill - 1))
-        queue.acknowledged(ordering.graph.received_by_all()[self._site.rank])
+        queue.acknowledged(ordering.graph.received_by_all()[self._local.rank])
         self._plan(ordering, out)
 
     def _plan(self, ordering: Ordering, out: list[Effect]) -> None:
@@ -98,6 +98,6 @@ class Flow:
 
     def _send(self, ordering: Ordering, payload: bytes, out: list[Effect]) -> None:
         vertex = ordering.append(payload)
-        turn = turn_of(vertex, self._site.rank, self._piece_bytes)
-        self._outgoing.send_vertex(self._site.configuration.life, turn, out)
+        turn = turn_of(vertex, self._local.rank, self._piece_bytes)
+        self._outgoing.send_vertex(self._local.configuration.life, turn, out)
         self._outgoing.disarm(Timer.ALIVE, out)

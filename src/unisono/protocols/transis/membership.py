@@ -14,13 +14,13 @@ from typing import Final
 from unisono.core import EVERYONE, Cause, CoreConfig, Effect, Fail
 from unisono.model import Member
 from unisono.parts.identity import key_of
-from unisono.protocols.transis.failure import Failures
-from unisono.protocols.transis.merging import Merging
-from unisono.protocols.transis.packets import Agree, Announce, Refuse, Suggest
+from unisono.protocols.transis.failure import SilenceWatch
+from unisono.protocols.transis.flush import Flush
+from unisono.protocols.transis.merging import ComponentSearch
+from unisono.protocols.transis.packets import Agree, ComponentAnnounce, Refuse, Suggest
 from unisono.protocols.transis.parameters import Parameters
-from unisono.protocols.transis.recovery import Recovery
 from unisono.protocols.transis.send_queue import SendQueue
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
 from unisono.protocols.transis.suggestion import Suggestion
 from unisono.wire import ENVELOPE_BYTES
@@ -40,21 +40,21 @@ class Membership:
         self,
         config: CoreConfig,
         parameters: Parameters,
-        site: Site,
-        outgoing: Outgoing,
+        local: LocalMember,
+        outgoing: PacketSender,
         suggestion: Suggestion,
-        failures: Failures,
-        merging: Merging,
-        recovery: Recovery,
+        failures: SilenceWatch,
+        merging: ComponentSearch,
+        flush: Flush,
         queue: SendQueue,
     ) -> None:
         self._parameters = parameters
-        self._site = site
+        self._local = local
         self._outgoing = outgoing
         self._suggestion = suggestion
         self._failures = failures
         self._merging = merging
-        self._recovery = recovery
+        self._flush = flush
         self._queue = queue
         self._packet_bytes = config.packet_bytes_max - ENVELOPE_BYTES
         self._since_us = 0
@@ -69,13 +69,13 @@ class Membership:
 
     def start(self, event: object, out: list[Effect]) -> None:
         """[TRA-16] Members start alone and merge."""
-        found_us = self._site.clock.jittered(self._parameters.found_us)
-        self._founds_us = self._site.now_us + found_us
+        found_us = self._local.clock.jittered(self._parameters.found_us)
+        self._founds_us = self._local.now_us + found_us
         self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
         self._begin({}, out)
 
     def _begin(self, more: Mapping[int, int], out: list[Effect]) -> None:
-        self._suggestion.begin({**self._site.configuration.stamps, **more})
+        self._suggestion.begin({**self._local.configuration.stamps, **more})
         self._tell(out)
 
     def _tell(self, out: list[Effect]) -> None:
@@ -94,29 +94,29 @@ class Membership:
         self._outgoing.arm(Timer.MEMBERSHIP, self._repeat_us(), out)
 
     def _repeat_us(self) -> int:
-        wait_us = self._settles_us - self._site.now_us
+        wait_us = self._settles_us - self._local.now_us
         return (
             min(self._parameters.repeat_us, wait_us) if wait_us > 0 else self._parameters.repeat_us
         )
 
     def _is_settling(self) -> bool:
-        if self._site.now_us < self._settles_us:
+        if self._local.now_us < self._settles_us:
             return True
         alone = len(self._suggestion.proposed) == 1
-        return alone and self._recovery.is_new() and self._site.now_us < self._founds_us
+        return alone and self._flush.is_new() and self._local.now_us < self._founds_us
 
     def calls_me(self, packet: Suggest) -> bool:
         """A member of my configuration has left it; or one of another component suggests to be
         together with me, as I am now."""
         if not self._suggestion.is_news(packet) or self._is_former(packet.sender):
             return False
-        stamp = self._site.configuration.stamps.get(key_of(packet.sender))
+        stamp = self._local.configuration.stamps.get(key_of(packet.sender))
         if stamp is not None:
             return packet.stamp > stamp
         return self._suggestion.lists_me_since(packet, self._suggestion.stamp)
 
     def join_in(self, packet: Suggest, out: list[Effect]) -> None:
-        self._suggestion.begin(self._site.configuration.stamps)
+        self._suggestion.begin(self._local.configuration.stamps)
         self._take(packet)
         self._tell(out)
 
@@ -127,7 +127,7 @@ class Membership:
             return False
         if key in suggestion.failed or key in suggestion.proposed:
             return True
-        since = max(1, self._site.configuration.stamps.get(self._site.key, 0))
+        since = max(1, self._local.configuration.stamps.get(self._local.key, 0))
         return suggestion.lists_me_since(packet, since)
 
     def merge(self, packet: Suggest, out: list[Effect]) -> None:
@@ -145,9 +145,9 @@ class Membership:
 
     def _await_more(self) -> None:
         """Others joined: more may be about to."""
-        self._settles_us = self._site.now_us + self._parameters.settle_us
+        self._settles_us = self._local.now_us + self._parameters.settle_us
 
-    def greet(self, packet: Suggest | Announce, out: list[Effect]) -> None:
+    def greet(self, packet: Suggest | ComponentAnnounce, out: list[Effect]) -> None:
         """A process that does not know me is told that I am here; one of an earlier incarnation
         that a later one is."""
         sender, key = packet.sender, key_of(packet.sender)
@@ -155,34 +155,34 @@ class Membership:
             known = self._names[sender.name].incarnation
             refuse = Refuse(key, f"a later incarnation of {sender.name} is known", known)
             self._outgoing.send([refuse], out, (sender.address,))
-        elif key != self._site.key and key not in self._suggestion.failed:
+        elif key != self._local.key and key not in self._suggestion.failed:
             if key not in self._suggestion.proposed:
                 self._merging.greet(sender.address, sender, packet.stamp, out)
 
     def greet_source(self, out: list[Effect]) -> None:
         """A packet of another configuration came from there."""
         if self._merging.may_begin():
-            self._merging.greet(self._site.source, None, 0, out)
+            self._merging.greet(self._local.source, None, 0, out)
 
-    def answers_me(self, packet: Announce) -> bool:
+    def answers_me(self, packet: ComponentAnnounce) -> bool:
         """A process of another component hears me, and I hear it."""
         key = key_of(packet.sender)
         if self._is_former(packet.sender) or not self._merging.hears_me(packet):
             return False
         return key not in self._suggestion.failed and key not in self._suggestion.proposed
 
-    def may_merge(self, packet: Announce) -> bool:
+    def may_merge(self, packet: ComponentAnnounce) -> bool:
         return self._merging.may_begin() and self.answers_me(packet)
 
-    def suggest_merge(self, packet: Announce, out: list[Effect]) -> None:
-        self._suggestion.begin(self._site.configuration.stamps)
+    def suggest_merge(self, packet: ComponentAnnounce, out: list[Effect]) -> None:
+        self._suggestion.begin(self._local.configuration.stamps)
         self.add(packet, out)
 
-    def add(self, packet: Announce, out: list[Effect]) -> None:
+    def add(self, packet: ComponentAnnounce, out: list[Effect]) -> None:
         self._suggestion.add(packet.sender, packet.stamp)
         self._replace(packet.sender)
         self._await_more()
-        self._founds_us = self._site.now_us + self._parameters.found_us
+        self._founds_us = self._local.now_us + self._parameters.found_us
         self._tell(out)
 
     # -- names ------------------------------------------------------------------------------------
@@ -208,13 +208,13 @@ class Membership:
         return self._suggestion.fail(former)
 
     def is_stopped(self, event: object) -> bool:
-        return self._site.verdict is not None
+        return self._local.verdict is not None
 
     def is_refused(self, packet: Refuse) -> bool:
-        return packet.key == self._site.key
+        return packet.key == self._local.key
 
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
-        self._site.stop(Fail(packet.reason, Cause.SUPERSEDED, packet.known))
+        self._local.stop(Fail(packet.reason, Cause.SUPERSEDED, packet.known))
 
     # -- those that do not answer -----------------------------------------------------------------
 
@@ -251,34 +251,34 @@ class Membership:
         if self._is_settling():
             return False
         unlike = self._suggestion.unlike()
-        return not unlike or self._recovery.has_reports(self._suggestion.life, unlike)
+        return not unlike or self._flush.has_reports(self._suggestion.life, unlike)
 
     def agree(self, event: object, out: list[Effect]) -> None:
         self._since_us = self._failures.listened_us
-        self._recovery.begin(self._suggestion.life, self._suggestion.proposed)
+        self._flush.begin(self._suggestion.life, self._suggestion.proposed)
         self.repeat(event, out)
 
     def repeat(self, event: object, out: list[Effect]) -> None:
-        self._recovery.tell(out)
+        self._flush.tell(out)
         self._outgoing.arm(Timer.MEMBERSHIP, self._parameters.repeat_us, out)
 
     def note(self, packet: Agree, out: list[Effect]) -> None:
-        if self._recovery.note(packet):
+        if self._flush.note(packet):
             self._since_us = self._failures.listened_us
 
     def gather(self, event: object, out: list[Effect]) -> None:
-        self._recovery.gather()
+        self._flush.gather()
         self._since_us = self._failures.listened_us
 
     def recover(self, event: object, out: list[Effect]) -> None:
-        self._recovery.recover()
+        self._flush.recover()
         self.repeat(event, out)
 
     def is_taken_back(self, packet: Suggest) -> bool:
         return self._suggestion.is_taken_back(packet)
 
     def suggest_again(self, packet: Suggest, out: list[Effect]) -> None:
-        self._recovery.abandon()
+        self._flush.abandon()
         self._suggestion.begin(self._suggestion.proposed)
         self._take(packet)
         self._tell(out)
@@ -289,12 +289,12 @@ class Membership:
 
     def _late(self) -> list[int]:
         silent = self._failures.silent()
-        return [*silent, *(key for key in self._recovery.awaited() if self._is_late(key))]
+        return [*silent, *(key for key in self._flush.awaited() if self._is_late(key))]
 
     def drop_late(self, event: object, out: list[Effect]) -> None:
         """The set does not come about: suggest another."""
         late = self._late()
-        self._recovery.abandon()
+        self._flush.abandon()
         self._suggestion.fail(late)
         self._suggestion.begin(self._suggestion.proposed)
         self._outgoing.arm_within(Timer.LOOK, self._parameters.look_us, out)
@@ -304,8 +304,8 @@ class Membership:
 
     def install(self, event: object, out: list[Effect]) -> None:
         suggestion = self._suggestion
-        self._recovery.install(out)
-        self._failures.watch(self._site.configuration.members, self._site.keys)
+        self._flush.install(out)
+        self._failures.watch(self._local.configuration.members, self._local.keys)
         self._merging.ended(bool(suggestion.failed))
         suggestion.end()
         self._settles_us = 0
@@ -315,18 +315,18 @@ class Membership:
 
     def is_outside(self, event: object) -> bool:
         """No configuration has this member."""
-        return not self._site.keys
+        return not self._local.keys
 
     def leave(self, event: object, out: list[Effect]) -> None:
-        self._site.leave()
+        self._local.leave()
 
     def may_leave(self, event: object) -> bool:
         """All my messages are sent."""
-        return self._site.leaving and not self._queue
+        return self._local.leaving and not self._queue
 
     def suggest_leave(self, event: object, out: list[Effect]) -> None:
         self._begin({}, out)
 
     def remind(self, packet: Agree, out: list[Effect]) -> None:
         """Who does not know yet that all are recovered."""
-        self._recovery.remind(packet, out)
+        self._flush.remind(packet, out)

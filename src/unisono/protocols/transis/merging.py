@@ -10,23 +10,27 @@ from __future__ import annotations
 from unisono.core import Effect
 from unisono.model import Address, Member
 from unisono.parts.identity import key_of
-from unisono.protocols.transis.packets import Announce
+from unisono.protocols.transis.packets import ComponentAnnounce
 from unisono.protocols.transis.parameters import MERGE_DOUBLINGS, Parameters
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.suggestion import Suggestion
 
 GREETED_MAX = 64
 """Addresses greeted of late; while there are so many, no other is."""
 
 
-class Merging:
+class ComponentSearch:
     """One member's part in finding other components."""
 
     def __init__(
-        self, parameters: Parameters, site: Site, outgoing: Outgoing, suggestion: Suggestion
+        self,
+        parameters: Parameters,
+        local: LocalMember,
+        outgoing: PacketSender,
+        suggestion: Suggestion,
     ) -> None:
         self._parameters = parameters
-        self._site = site
+        self._local = local
         self._outgoing = outgoing
         self._suggestion = suggestion
         self._greeted: dict[Address, int] = {}
@@ -35,22 +39,22 @@ class Merging:
 
     def greet(self, to: Address, member: Member | None, stamp: int, out: list[Effect]) -> None:
         """Tell a process of another component that we are here, and what we heard from it."""
-        now_us, pause_us = self._site.now_us, self._parameters.repeat_us // 2
+        now_us, pause_us = self._local.now_us, self._parameters.repeat_us // 2
         greeted = {each: at for each, at in self._greeted.items() if at > now_us - pause_us}
         self._greeted = greeted
         if to in greeted or len(greeted) >= GREETED_MAX:
             return
         greeted[to] = now_us
         key = 0 if member is None else key_of(member)
-        announce = Announce(self._site.me, self._suggestion.stamp, key, stamp)
+        announce = ComponentAnnounce(self._local.me, self._suggestion.stamp, key, stamp)
         self._outgoing.send([announce], out, (to,))
 
-    def hears_me(self, packet: Announce) -> bool:
+    def hears_me(self, packet: ComponentAnnounce) -> bool:
         """It was sent after it had heard of my present attempt."""
-        return packet.to == self._site.key and packet.echo == self._suggestion.stamp
+        return packet.to == self._local.key and packet.echo == self._suggestion.stamp
 
     def may_begin(self) -> bool:
-        return self._site.now_us >= self._begins_us
+        return self._local.now_us >= self._begins_us
 
     def ended(self, lost: bool) -> None:
         """A configuration was installed, after an attempt in which somebody was lost or not."""
@@ -58,4 +62,4 @@ class Merging:
             self._doublings = -1
             return
         self._doublings = min(self._doublings + 1, MERGE_DOUBLINGS)
-        self._begins_us = self._site.now_us + (self._parameters.merge_us << self._doublings)
+        self._begins_us = self._local.now_us + (self._parameters.merge_us << self._doublings)

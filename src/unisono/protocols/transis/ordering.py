@@ -16,7 +16,7 @@ from unisono.model import Member, Service
 from unisono.parts.message_runs import MessageRun
 from unisono.protocols.transis.agreed import AllAckOrder, TokenOrder
 from unisono.protocols.transis.configuration import Configuration
-from unisono.protocols.transis.contents import Contents, Reassembly, read_contents
+from unisono.protocols.transis.contents import Reassembly, VertexMessages, read_contents
 from unisono.protocols.transis.graph import CausalGate, CausalGraph, Vertex
 
 
@@ -48,7 +48,7 @@ class Ordering:
         self.graph = CausalGraph(size, rank)
         self.order = (TokenOrder if with_token else AllAckOrder)(size, rank)
         self._gate = CausalGate(size)
-        self._contents: dict[tuple[int, int], Contents] = {}
+        self._contents: dict[tuple[int, int], VertexMessages] = {}
         """Of vertices that entered and are not delivered."""
         self._agreed: deque[Vertex] = deque()
         self._reassembly = [Reassembly(each, self._view, drop) for each in self._members]
@@ -89,7 +89,7 @@ class Ordering:
             raise
         return not known
 
-    def _read(self, rank: int, payload: bytes) -> Contents:
+    def _read(self, rank: int, payload: bytes) -> VertexMessages:
         return read_contents(payload, self._members[rank], self._keys[rank], self._view)
 
     def _enter(self, vertices: Sequence[Vertex]) -> None:

@@ -51,6 +51,8 @@ HEAD_BYTES: Final = PIECE_AT - 2
 """What the packets of a vertex have in common; their index follows."""
 
 
+# Deviates [TRA §3 piggybacked]: one vector of acknowledgments a burst. The paper's are of each
+# message.
 class VertexContent(NamedTuple):
     """A vertex, put together: positive acknowledgments for its burst, and its messages [TRA-1]."""
 
@@ -75,7 +77,7 @@ class VertexPiece(NamedTuple):
         return f"vertex {self.sender}.{self.number}{part}"
 
 
-class Nak(NamedTuple):
+class VertexNak(NamedTuple):
     """[TRA-3] Asks for vertices. Whoever has them may answer."""
 
     life: U64
@@ -108,7 +110,7 @@ class Suggest(NamedTuple):
         return f"suggest {len(self.proposed)}"
 
 
-class Announce(NamedTuple):
+class ComponentAnnounce(NamedTuple):
     """[TRA-16] To a process of another component: we are here."""
 
     sender: Member
@@ -157,9 +159,17 @@ class Refuse(NamedTuple):
 
 
 PACKETS: Final = PacketSet(
-    PROTOCOL, VertexFront, Nak, Suggest, Announce, Agree, Refuse, TransferRequest, TransferPiece
+    PROTOCOL,
+    VertexFront,
+    VertexNak,
+    Suggest,
+    ComponentAnnounce,
+    Agree,
+    Refuse,
+    TransferRequest,
+    TransferPiece,
 )
-KINDS: Final = {**PACKETS.names, VERTEX: "vertex"}
+KINDS: Final = {**PACKETS.names, VERTEX: "vertex", 2: "nak", 4: "announce"}
 
 
 @lru_cache(maxsize=16)

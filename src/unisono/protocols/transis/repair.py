@@ -9,9 +9,9 @@ from unisono.core import CoreConfig, Effect
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.transis.assembly import VertexAssembly, turn_of
 from unisono.protocols.transis.ordering import Ordering
-from unisono.protocols.transis.packets import PIECE_AT, WHOLE, Nak
+from unisono.protocols.transis.packets import PIECE_AT, WHOLE, VertexNak
 from unisono.protocols.transis.parameters import Parameters
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
 from unisono.wire import ENVELOPE_BYTES
 
@@ -30,13 +30,13 @@ class Repair:
         self,
         config: CoreConfig,
         parameters: Parameters,
-        site: Site,
+        local: LocalMember,
         codec: PacketCodec,
-        outgoing: Outgoing,
+        outgoing: PacketSender,
         is_quiet: Callable[[int], bool],
     ) -> None:
         self._parameters = parameters
-        self._site = site
+        self._local = local
         self._codec = codec
         self._outgoing = outgoing
         self._is_quiet = is_quiet
@@ -83,11 +83,11 @@ class Repair:
             holder = self._holder(gap[0], gap[1])
             if holder is not None:
                 by_holder.setdefault(holder, ([], []))[1].append(gap)
-        life = self._site.configuration.life
+        life = self._local.configuration.life
         for holder, (ranges, gaps) in by_holder.items():
             self._codec.count("nak", len(ranges) + len(gaps))
-            nak = Nak(life, self._site.key, tuple(ranges), tuple(gaps))
-            self._outgoing.send([nak], out, (self._site.address(holder),), life)
+            nak = VertexNak(life, self._local.key, tuple(ranges), tuple(gaps))
+            self._outgoing.send([nak], out, (self._local.address(holder),), life)
         self._tries += 1
 
     def _is_wanted(self, ordering: Ordering, rank: int, index: int) -> bool:
@@ -111,7 +111,7 @@ class Repair:
 
     def _holder(self, rank: int, index: int) -> int | None:
         """The member to ask: its sender first, then the others in turn."""
-        me, size = self._site.rank, len(self._site.keys)
+        me, size = self._local.rank, len(self._local.keys)
         turn = [(rank + step) % size for step in range(size)]
         if self._holders:
             found = [
@@ -127,23 +127,23 @@ class Repair:
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def answer(self, ordering: Ordering, packet: Nak, out: list[Effect]) -> None:
-        configuration = self._site.configuration
-        if packet.sender not in self._site.keys or packet.sender == self._site.key:
+    def answer(self, ordering: Ordering, packet: VertexNak, out: list[Effect]) -> None:
+        configuration = self._local.configuration
+        if packet.sender not in self._local.keys or packet.sender == self._local.key:
             self._codec.drop("stranger")
             return
-        to = (self._site.address(configuration.rank(packet.sender)),)
+        to = (self._local.address(configuration.rank(packet.sender)),)
         wanted = [
             (rank, index, 0, WHOLE)
             for rank, first, last in packet.ranges
             for index in range(first, min(last, first + ANSWER_PACKETS_MAX) + 1)
         ]
-        left, size = ANSWER_PACKETS_MAX, len(self._site.keys)
+        left, size = ANSWER_PACKETS_MAX, len(self._local.keys)
         for rank, index, first, last in (*packet.parts, *wanted):
             vertex = ordering.graph.get(rank, index) if rank < size else None
             if vertex is None:
                 continue
-            turn = turn_of(vertex, self._site.rank, self.piece_bytes)
+            turn = turn_of(vertex, self._local.rank, self.piece_bytes)
             indices = range(first, min(last + 1, turn.count))
             if indices:
                 sent = self._outgoing.send_vertex(configuration.life, turn, out, to, indices)

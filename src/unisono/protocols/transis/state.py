@@ -17,7 +17,7 @@ from unisono.protocols.transis.states import Timer
 from unisono.wire import seal_batch
 
 
-class Site:
+class LocalMember:
     """One member: its configuration, and whether it wants to leave."""
 
     def __init__(self, me: Member, clock: CoreClock) -> None:
@@ -57,7 +57,7 @@ class Site:
         return self.configuration.members[rank].address
 
 
-class Outgoing:
+class PacketSender:
     """Seals packets and arms timers."""
 
     def __init__(self, codec: PacketCodec, clock: CoreClock) -> None:

@@ -9,8 +9,8 @@ from unisono.core import Adopt, Captured, CoreConfig, Effect
 from unisono.layout import size_of
 from unisono.model import Member
 from unisono.parts.state_transfer import StateReceiver, StateServer, TransferPiece, TransferRequest
-from unisono.protocols.transis.delivery import DeliveryQueue
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.delivery import ApplicationQueue
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.wire import ENVELOPE_BYTES
 
 
@@ -18,10 +18,14 @@ class StateTransfer:
     """Both ends. A transfer is named by the identifier of its configuration."""
 
     def __init__(
-        self, config: CoreConfig, site: Site, outgoing: Outgoing, delivery: DeliveryQueue
+        self,
+        config: CoreConfig,
+        local: LocalMember,
+        outgoing: PacketSender,
+        delivery: ApplicationQueue,
     ) -> None:
         self._with_state = config.with_state
-        self._site = site
+        self._local = local
         self._outgoing = outgoing
         self._delivery = delivery
         piece_bytes = config.packet_bytes_max - ENVELOPE_BYTES - size_of(TransferPiece)
@@ -32,12 +36,12 @@ class StateTransfer:
     def enter(self, source: Member | None, is_new: bool, out: list[Effect]) -> None:
         """A configuration with newcomers that get the state of this member; None: there is nothing
         to get."""
-        life = self._site.configuration.life
+        life = self._local.configuration.life
         self._server.clear()
         self._receiver = None
         if source is None or not self._with_state:
             return
-        if source == self._site.me:
+        if source == self._local.me:
             self._server.expect(life)
             self._delivery.capture(life)
         elif is_new:
@@ -51,13 +55,13 @@ class StateTransfer:
 
     def _ask(self, what: tuple[int, int] | None, out: list[Effect]) -> None:
         if what is not None and self._source is not None:
-            life = self._site.configuration.life
+            life = self._local.configuration.life
             request = TransferRequest(life, *what)
             self._outgoing.send([request], out, (self._source.address,), life)
 
     def take(self, packet: TransferPiece, out: list[Effect]) -> None:
         receiver = self._receiver
-        if receiver is None or packet.joiner != self._site.configuration.life:
+        if receiver is None or packet.joiner != self._local.configuration.life:
             return
         receiver.take(packet.total, packet.offset, packet.piece)
         self._ask(receiver.ask_ahead(), out)
@@ -71,11 +75,11 @@ class StateTransfer:
             self._server.keep_expected(event.key, event.state)
 
     def serve(self, packet: TransferRequest, out: list[Effect]) -> None:
-        life = self._site.configuration.life
+        life = self._local.configuration.life
         if packet.joiner == life:
             pieces = self._server.pieces(life, packet.offset, packet.pieces)
             packets = [TransferPiece(life, *piece) for piece in pieces]
-            self._outgoing.send(packets, out, (self._site.source,), life)
+            self._outgoing.send(packets, out, (self._local.source,), life)
 
     def tick(self, out: list[Effect]) -> None:
         """Request again what did not come."""

@@ -15,32 +15,32 @@ from unisono.core import EVERYONE, Effect
 from unisono.model import Change, ChangeKind, Member, View, changes_of
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
-from unisono.protocols.transis.delivery import DeliveryQueue
+from unisono.protocols.transis.delivery import ApplicationQueue
 from unisono.protocols.transis.ordering import LastRuns, Ordering
 from unisono.protocols.transis.packets import Agree
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
-from unisono.protocols.transis.state import Outgoing, Site
+from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
 
-class Recovery:
+class Flush:
     """One member's part in the second stage."""
 
     def __init__(
         self,
-        site: Site,
-        outgoing: Outgoing,
+        local: LocalMember,
+        outgoing: PacketSender,
         queue: SendQueue,
         repair: Repair,
-        delivery: DeliveryQueue,
+        delivery: ApplicationQueue,
         transfer: StateTransfer,
         new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
     ) -> None:
-        self._site = site
+        self._local = local
         self._outgoing = outgoing
         self._queue = queue
         self._repair = repair
@@ -73,19 +73,21 @@ class Recovery:
         return all(key in self._early and self._early[key].life == life for key in keys)
 
     def begin(self, life: int, proposed: Mapping[int, int]) -> None:
-        site = self._site
+        local = self._local
         self.life, self._proposed = life, dict(proposed)
         self._is_gathered = self._is_proved = False
         is_new = self.is_new()
         if is_new:
             self._transfer.cancel()
             self._delivery.start_anew()
+        # Deviates [TRA §4 flow]: messages flow through the first stage, which may last; in the second,
+        # of a round trip or two, they wait for the new configuration. The paper's flow in both.
         received = self.ordering.close() if self.ordering is not None else ()
-        leaving = site.leaving and not self._queue
+        leaving = local.leaving and not self._queue
         mine = Agree(
             life,
-            site.me,
-            site.configuration.life,
+            local.me,
+            local.configuration.life,
             received,
             self._queue.sent,
             False,
@@ -93,7 +95,7 @@ class Recovery:
             leaving,
         )
         early = self._early.items()
-        self._reports = {site.key: mine} | {
+        self._reports = {local.key: mine} | {
             key: report for key, report in early if report.life == life and key in proposed
         }
         self._early = {}
@@ -103,12 +105,12 @@ class Recovery:
         self._reports = {}
 
     def tell(self, out: list[Effect]) -> None:
-        self._last = self._reports[self._site.key]
+        self._last = self._reports[self._local.key]
         self._outgoing.send([self._last], out, EVERYONE, self.life)
 
     def remind(self, packet: Agree, out: list[Effect]) -> None:
         """A member of the configuration does not know yet that all are recovered."""
-        last, configuration = self._last, self._site.configuration
+        last, configuration = self._last, self._local.configuration
         if last is not None and last.life == packet.life == configuration.life:
             if packet.sender in configuration.members and not packet.installed:
                 to = (packet.sender.address,)
@@ -133,8 +135,8 @@ class Recovery:
         return True
 
     def _is_sound(self, packet: Agree) -> bool:
-        members = self._site.configuration.members
-        if packet.former and packet.former == self._site.configuration.life:
+        members = self._local.configuration.members
+        if packet.former and packet.former == self._local.configuration.life:
             return packet.sender in members and len(packet.received) == len(members)
         return True
 
@@ -148,7 +150,9 @@ class Recovery:
             return silent
         if not self._is_recovered():
             return [
-                self._site.keys[rank] for rank in self._repair.holders() if rank != self._site.rank
+                self._local.keys[rank]
+                for rank in self._repair.holders()
+                if rank != self._local.rank
             ]
         return [key for key, report in self._reports.items() if not report.recovered]
 
@@ -159,7 +163,7 @@ class Recovery:
 
     def _companions(self) -> dict[int, Agree]:
         """By rank in the former configuration, those that come along, and this member."""
-        life, keys = self._site.configuration.life, self._site.keys
+        life, keys = self._local.configuration.life, self._local.keys
         return {
             keys.index(key): report
             for key, report in self._reports.items()
@@ -182,10 +186,10 @@ class Recovery:
         return self.ordering is None or self.ordering.graph.is_complete()
 
     def lacks_nothing(self, event: object) -> bool:
-        return self._is_recovered() and not self._reports[self._site.key].recovered
+        return self._is_recovered() and not self._reports[self._local.key].recovered
 
     def recover(self) -> None:
-        key = self._site.key
+        key = self._local.key
         self._reports[key] = self._reports[key]._replace(recovered=True)
 
     def prove(self, life: int) -> bool:
@@ -193,15 +197,15 @@ class Recovery:
         if life != self.life or not self.life:
             return False
         self._is_proved = True
-        return self._reports[self._site.key].recovered
+        return self._reports[self._local.key].recovered
 
     def are_recovered(self, event: object) -> bool:
-        if not self._is_gathered or not self._reports[self._site.key].recovered:
+        if not self._is_gathered or not self._reports[self._local.key].recovered:
             return False
         return self._is_proved or all(report.recovered for report in self._reports.values())
 
     def is_leaver(self, event: object) -> bool:
-        return self.are_recovered(event) and self._reports[self._site.key].leaving
+        return self.are_recovered(event) and self._reports[self._local.key].leaving
 
     # -- the new configuration --------------------------------------------------------------------
 
@@ -214,7 +218,7 @@ class Recovery:
         if self.is_new():
             return
         self._delivery.append(last.regular)
-        members = self._site.configuration.members
+        members = self._local.configuration.members
         if len(companions) < len(members):
             came = tuple(members[rank] for rank in sorted(companions))
             name = f"{self._configuration_id()}-transitional"
@@ -229,7 +233,7 @@ class Recovery:
         self.tell(out)
 
     def install(self, out: list[Effect]) -> None:
-        site, reports = self._site, self._reports
+        local, reports = self._local, self._reports
         is_new = self.is_new()
         self._end_former()
         stay = {key: report for key, report in reports.items() if not report.leaving}
@@ -237,7 +241,7 @@ class Recovery:
         stamps = {key: self._proposed[key] for key in stay}
         number = max(self._proposed.values())
         former, configuration = (
-            site.configuration,
+            local.configuration,
             Configuration(self.life, number, together, stamps),
         )
         came = set[Member]() if is_new else self._came(stay, former)
@@ -246,7 +250,7 @@ class Recovery:
             if len(self.former) > FORMER_MAX:
                 del self.former[next(iter(self.former))]
         sent = {report.sender: report.sent for report in stay.values()}
-        site.enter(configuration)
+        local.enter(configuration)
         self.ordering = self._new_ordering(configuration, sent)
         self._repair.new_configuration()
         self._queue.new_configuration()
@@ -275,7 +279,7 @@ class Recovery:
         left: set[Member],
         is_new: bool,
     ) -> View:
-        me, before = self._site.me, self._delivery.shown
+        me, before = self._local.me, self._delivery.shown
         members = configuration.members
         joined = tuple(member for member in members if member not in before)
         gone = tuple(member for member in before if member not in members)
@@ -309,4 +313,5 @@ def _state_source(reports: Sequence[Agree]) -> Member | None:
             components.setdefault(report.former, []).append(report.sender)
     if not components or not any(report.is_new for report in reports):
         return None
-    return min(min(components.values(), key=lambda each: (-len(each), min(each))))
+    largest = max(map(len, components.values()))
+    return min(min(each) for each in components.values() if len(each) == largest)
