@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Container, Iterator
+from itertools import pairwise
 
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
@@ -116,7 +117,9 @@ def agreement(history: History) -> Iterator[Finding]:
     Nor is anything asked that p delivered when the two had parted: in a view without q after one
     with q; or in a view that q installed too, and after which, by step, q has a view without p and
     then one with it again; or in a view with q from which q did not come along, by the transitional
-    view that p has before its next one or its end, or by the transitional set of the next one.
+    view that p has before its next one or its end, or by the transitional set of the next one; or
+    before their first view together, if q had a view before that one, and its transitional set at q
+    has not p: they merged.
     A violation names q and m; the other is the smallest such p.
     """
     witness: dict[tuple[str, str], Finding] = {}
@@ -162,17 +165,32 @@ def _apart(p: IncarnationTrace, q: IncarnationTrace) -> list[tuple[int, int]]:
             again = max(again, row.step)
         elif again >= 0:
             lost = max(lost, row.step)
-    met = False
+    met, merged = False, _merge(p, q)
     ends = [row.step for row in p.views[1:]] + [sys.maxsize]
     left_behind = {
         end for row, end in _ended(p) if row.stayed is not None and q.key not in row.stayed
     }
     for row, end in zip(p.views, ends, strict=True):
         inside = q.key in (row.members or ())
-        if met if not inside else later.get(row.view, sys.maxsize) < lost or end in left_behind:
+        if inside:
+            parted = later.get(row.view, sys.maxsize) < lost or end in left_behind
+        else:
+            parted = met or merged
+        if parted:
             spans.append((row.step, end))
         met = met or inside
     return spans
+
+
+def _merge(p: IncarnationTrace, q: IncarnationTrace) -> bool:
+    """Whether q comes from another component to its first view with p."""
+    shared = {row.view for row in p.views}
+    for before, row in pairwise(q.views):
+        if row.view in shared and p.key in (row.members or ()):
+            return row.stayed is not None and p.key not in row.stayed and before.view not in shared
+        if p.key in (before.members or ()):
+            return False
+    return False
 
 
 def _ended(p: IncarnationTrace) -> Iterator[tuple[Row, int]]:

@@ -24,6 +24,7 @@ SPEC: Final = ProtocolSpec(
     laws=tuple(LAWS.split()),
     options=DEFAULTS,
     on_split="every component goes on, and they merge",
+    levels_overtake=True,
     label=label,
     arrows=tuple(FIGURE.names()),
     swarm={"token": (0, 1)},

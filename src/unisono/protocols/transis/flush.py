@@ -80,8 +80,8 @@ class Flush:
         if is_new:
             self._transfer.cancel()
             self._delivery.start_anew()
-        # Deviates [TRA §4 flow]: messages flow through the first stage, which may last; in the second,
-        # of a round trip or two, they wait for the new configuration. The paper's flow in both.
+        # Deviates [TRA §4 flow]: messages flow through the first stage, which may last, and wait in
+        # the second, of a round trip or two. The paper's flow through both.
         received = self.ordering.close() if self.ordering is not None else ()
         leaving = local.leaving and not self._queue
         mine = Agree(

@@ -62,7 +62,7 @@ class Membership:
         self._settles_us = 0
         """Until then others may join the suggestion."""
         self._founds_us = 0
-        self._names: dict[str, Member] = {}
+        self._names: dict[str, Member] = {local.me.name: local.me}
         """By name, its latest incarnation."""
 
     # -- the first stage --------------------------------------------------------------------------
@@ -194,6 +194,9 @@ class Membership:
 
     def _replace(self, member: Member) -> bool:
         """A process has but one incarnation: earlier ones of this one's name are gone."""
+        if member.name == self._local.me.name and member.incarnation > self._local.me.incarnation:
+            reason = f"a later incarnation of {member.name} is in the group"
+            self._local.stop(Fail(reason, Cause.SUPERSEDED, member.incarnation))
         self._names.pop(member.name, None)
         self._names[member.name] = member
         if len(self._names) > NAMES_MAX:
@@ -263,7 +266,7 @@ class Membership:
         self._outgoing.arm(Timer.MEMBERSHIP, self._parameters.repeat_us, out)
 
     def note(self, packet: Agree, out: list[Effect]) -> None:
-        if self._flush.note(packet):
+        if not self._is_former(packet.sender) and self._flush.note(packet):
             self._since_us = self._failures.listened_us
 
     def gather(self, event: object, out: list[Effect]) -> None:
