@@ -106,7 +106,7 @@ class Mtp:
             coordinator, send_queue, fail_stop,
         )  # fmt: skip
         self.membership = membership = Membership(
-            key, codec, web, ordering, replicas, admission, source, leaving, fail_stop
+            key, codec, web, master, ordering, replicas, admission, source, leaving, fail_stop
         )
         taker = StateTaker(parameters, clock, pace, packets, fail_stop)
         joining = Joiner(

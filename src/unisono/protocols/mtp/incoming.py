@@ -74,6 +74,9 @@ class Incoming:
         if not replicas.seated and not isinstance(packet, Propose):
             self._codec.drop("seat")
             return False
+        if not replicas.believes(packet):
+            self._codec.drop("ballot")
+            return False
         if inside and web == self._codec.life:
             self._learn(packet.header)
             if replicas.leads:
@@ -81,8 +84,13 @@ class Incoming:
         return True
 
     def _learn(self, header: Header) -> None:
-        """Every header carries statuses and the next number; the master's sets the pace."""
-        if self._ordering.learn(header) and header.sender == self._master.key:
+        """Every header carries statuses and the next number; those of masters decide, and the
+        master's sets the pace."""
+        # Deviates [MTP 3.3]: in the paper the statuses in any member's header count. A member that
+        # is broken would have messages skipped or delivered that the master decided otherwise.
+        is_master = header.sender == self._master.key
+        decides = is_master or header.sender in self._replicas.seats.keys
+        if self._ordering.learn(header, decides) and is_master:
             self._master.hear(header)
             if self._replicas.rank:
                 self._replicas.hear_coordinator()

@@ -10,7 +10,7 @@ from unisono.model import Address, Member
 from unisono.parts.detector import Detector
 from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.pacing import Pacing
-from unisono.protocols.mtp.packets import Header, key_of
+from unisono.protocols.mtp.packets import BALLOTS_AHEAD_MAX, Header, key_of
 from unisono.protocols.mtp.parameters import Parameters
 
 QUIET_BEATS: Final = 2
@@ -47,6 +47,10 @@ class MasterWatch:
             self.heard_us = self._clock.listened_us
             if self._doubted is not None:
                 self._trust()
+
+    def can_reach(self, ballot: int) -> bool:
+        """No master stands so often while one of its members is away."""
+        return ballot <= self._ballot + BALLOTS_AHEAD_MAX
 
     def hear(self, header: Header) -> None:
         """Its header sets the pace."""

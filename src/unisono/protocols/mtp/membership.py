@@ -10,6 +10,7 @@ from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.batch import MembershipChange
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.leaving import Leaver
+from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.packets import ROSTER, Expel, key_of
 from unisono.protocols.mtp.replicas import Replicas
@@ -24,6 +25,7 @@ class Membership:
     _key: int
     _codec: PacketCodec
     _web: Web
+    _master: MasterWatch
     _ordering: Ordering
     _replicas: Replicas
     _admission: MasterAdmission
@@ -66,6 +68,9 @@ class Membership:
             self._fail_stop.request("the master holds this member for failed", Cause.EXCLUDED)
 
     def be_expelled(self, packet: Expel, out: list[Effect]) -> None:
-        if packet.key == self._key and (self._ordering.spooling or not packet.stateless):
+        sender = packet.header.sender
+        if sender != self._master.key and sender not in self._replicas.seats.member_keys():
+            self._codec.drop("stranger")  # Only masters expel.
+        elif packet.key == self._key and (self._ordering.spooling or not packet.stateless):
             reason = "the master does not count this member in the web any more"
             self._fail_stop.request(reason, Cause.EXCLUDED)

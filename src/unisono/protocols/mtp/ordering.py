@@ -114,14 +114,16 @@ class Ordering:
 
     # -- packets -----------------------------------------------------------------------------------
 
-    def learn(self, header: Header) -> bool:
-        """Every header carries statuses and the next number. False if it is too far ahead."""
+    def learn(self, header: Header, decides: bool) -> bool:
+        """Every header carries statuses and the next number; the statuses count if its sender
+        `decides`. False if it is too far ahead."""
         consumer, base = self._consumer, header.base
         if base > consumer.next_out + AHEAD_COUNT_MAX:
             self._codec.drop("window")
             return False
         if base > consumer.next_out or base > consumer.next_in:
-            if consumer.learn(base, header.last):
+            # From others: that there are statuses, which the master is asked for.
+            if consumer.learn(base, header.last if decides else ()):
                 self.has_news = True
                 self.version += 1
         if header.next > self.known_next or base > self.known_next:

@@ -44,6 +44,9 @@ ROSTER, STATE = 0, 1
 Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX - 1)]
 MessageNumber: TypeAlias = Annotated[int, bounded("Q", 1, NUMBER_MAX - 1)]
 Count: TypeAlias = Annotated[int, bounded("I", 0, COUNT_MAX - 1)]
+Ballot: TypeAlias = Number
+BALLOTS_AHEAD_MAX: Final = 1 << 32
+"""A ballot further ahead than this is nobody's: replicas that are cut off do not stand so often."""
 
 
 class PacketKind(IntEnum):
@@ -200,7 +203,7 @@ class Empty(NamedTuple):
     number: Number = 0
     packets: Count = 0
     ended: bool = False
-    ballot: Count = 0
+    ballot: Ballot = 0
     stable: Annotated[Number, When("ballot")] = 0
     master: Annotated[Member | None, When("ballot")] = None
     """The leader under this ballot."""
@@ -309,7 +312,7 @@ class Confirm(NamedTuple):
     key: U64
     first: Number
     gives_state: bool
-    ballot: Count
+    ballot: Ballot
     master: Member
 
     def label(self) -> str:
@@ -383,7 +386,7 @@ class ReplicaSeat(NamedTuple):
     member: Member
     web: U64
     """0 is none: it remembers nothing."""
-    ballot: Count
+    ballot: Ballot
     version: Number
     leads: bool
     asks: U32
@@ -397,7 +400,7 @@ class ReplicaSeat(NamedTuple):
 
 class Propose(NamedTuple):
     header: Given[Header]
-    ballot: Count
+    ballot: Ballot
     version: Number
     value: Blob
 
@@ -410,7 +413,7 @@ class Ack(NamedTuple):
 
     header: Given[Header]
     rank: U8
-    ballot: Count
+    ballot: Ballot
     version: Number
 
     def label(self) -> str:
@@ -420,7 +423,7 @@ class Ack(NamedTuple):
 class Stand(NamedTuple):
     header: Given[Header]
     rank: U8
-    ballot: Count
+    ballot: Ballot
 
     def label(self) -> str:
         return f"stand {self.ballot}"
@@ -429,8 +432,8 @@ class Stand(NamedTuple):
 class Support(NamedTuple):
     header: Given[Header]
     rank: U8
-    ballot: Count
-    accepted: Count
+    ballot: Ballot
+    accepted: Ballot
     """The ballot under which the value was accepted."""
     version: Number
     value: Blob

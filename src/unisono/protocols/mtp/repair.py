@@ -24,6 +24,7 @@ from unisono.protocols.mtp.packets import (
     Nak,
     PacketKind,
     Range,
+    key_of,
 )
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.token_master import TokenMaster
@@ -168,6 +169,11 @@ class Repair:
         """[MTP 3.3] How much a token holder has sent; or, the master and what all members have."""
         ordering, number = self._ordering, packet.number
         if packet.master is not None:
+            # The master speaks for itself; its joining may be news to us.
+            is_itself = key_of(packet.master) == packet.header.sender
+            if not (is_itself and self._master.can_reach(packet.ballot)):
+                self._packets.drop("ballot")
+                return
             self._master.follow(packet.master, packet.ballot)
             self.forget(packet.stable)
         if self._consumer.next_out <= number < ordering.known_next:

@@ -29,6 +29,7 @@ from unisono.protocols.mtp.agreement import Consumer
 from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
+    BALLOTS_AHEAD_MAX,
     FORGOTTEN_BITS,
     FORGOTTEN_MAX,
     Ack,
@@ -117,6 +118,11 @@ class Replicas:
     def _rank_of(self, ballot: int) -> int:
         """Ballots belong to the ranks in turn."""
         return (ballot - 1) % self.count + 1
+
+    def believes(self, packet: Propose | Ack | Stand | Support) -> bool:
+        """Its ballot can have been reached, and its rank exists."""
+        is_rank = isinstance(packet, Propose) or 1 <= packet.rank <= self.count
+        return is_rank and packet.ballot <= self.ballot + BALLOTS_AHEAD_MAX
 
     def hear_coordinator(self) -> None:
         self.heard_us = self._clock.listened_us

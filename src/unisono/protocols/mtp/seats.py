@@ -11,6 +11,7 @@ from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.packets import ReplicaSeat, key_of
 from unisono.protocols.mtp.parameters import Parameters
 
+KEYS_COUNT_MAX: Final = 64
 FRESH_BEATS: Final = 3
 """A replica that was silent for longer is not counted."""
 
@@ -69,6 +70,8 @@ class ReplicaSeats:
         self._parameters = parameters
         self._clock = clock
         self.by_rank: dict[int, ReplicaStatus] = {}
+        self.keys: set[int] = set()
+        """Of those that sit here or did: what a former one says was decided still holds."""
         self._left: dict[int, int] = {}
         """Replicas that left in the order and have not come back, with the life that left."""
         self.set_back = SetBack(nonce)
@@ -83,6 +86,9 @@ class ReplicaSeats:
         return {key_of(seat.member) for seat in self.by_rank.values()}
 
     def record(self, seat: ReplicaSeat) -> None:
+        if len(self.keys) >= KEYS_COUNT_MAX:
+            self.keys = self.member_keys()
+        self.keys.add(key_of(seat.member))
         self.by_rank[seat.rank] = ReplicaStatus(
             seat.member, self._clock.now_us, seat.web, seat.leads, seat.life
         )

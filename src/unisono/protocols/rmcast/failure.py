@@ -21,6 +21,8 @@ from unisono.protocols.rmcast.packets import (
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import UNKNOWN, PeerState, Roster
 
+HOLE_TIMES: Final = 4
+"""Who claims to have chunks that do not come for this many times `detect_us` is not believed."""
 QUIET_BEATS: Final = 3
 """A peer that sent no packet for this many heartbeats is probed."""
 
@@ -39,6 +41,9 @@ class Failures:
             self._parameters.detect_us, self._parameters.beat_us
         )
         self._looked_us = 0
+        self._holes: dict[int, tuple[int, int]] = {}
+        """By stream of which something is requested in vain: up to where it is here, and since when
+        in listening time."""
         self._gone: set[int] = set()
         """Members whose last header reports that they have left."""
         self.verdict: str | None = None
@@ -119,11 +124,27 @@ class Failures:
         silent = {key for key in others if self._silence.is_silent(key)}
         if self._is_deaf(others, silent):
             silent.clear()
-        for key in sorted(silent | self._gone):
+        for key in sorted(silent | self._gone | self._liars()):
             self.suspect(others[key])
         for key, told_us in list(self.expelled.items()):
             if now_us - told_us > self._parameters.detect_us:
                 del self.expelled[key]
+
+    def _liars(self) -> set[int]:
+        """Members that state to have more of a stream than ever comes, however often it is
+        requested."""
+        now_us, before, found = self._silence.listened_us, self._holes, set[int]()
+        self._holes = {}
+        for key, stream in self._roster.peers.items():
+            here = stream.window.received
+            if not stream.rounds or key == self._roster.key:
+                continue
+            at, since_us = before.get(key, (-1, now_us))
+            self._holes[key] = here, since_us if at == here else now_us
+            if at == here and now_us - since_us >= HOLE_TIMES * self._parameters.detect_us:
+                claims = [(p.key, p.row.get(key, UNKNOWN)) for p in self._roster.others()]
+                found |= {liar for liar, its in claims if its.received > here}
+        return found
 
     def _is_deaf(self, others: Collection[int], silent: set[int]) -> bool:
         """Nothing was received for some heartbeats, and not all are silent for too long yet."""

@@ -13,7 +13,7 @@ from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.packet_builder import addresses
 from unisono.protocols.rmcast.packets import LEFT, MEMBER, Announce, PacketKind, key_of
 from unisono.protocols.rmcast.parameters import Parameters
-from unisono.protocols.rmcast.roster import Roster
+from unisono.protocols.rmcast.roster import PeerState, Roster
 from unisono.protocols.rmcast.send_queue import SendQueue
 from unisono.protocols.rmcast.states import Timer
 
@@ -74,6 +74,9 @@ class Merging:
         is_ours = is_ours and packet.life == self._codec.life and not answers
         if theirs == roster.key or is_ours:
             return
+        if packet.size > self._parameters.members_count_max or self._is_contradicted(peer):
+            self._codec.drop("announce")
+            return
         ours = self._failures.oldest_present().member
         is_stronger = (-packet.size, packet.sponsor) < (-self._size(), ours)
         if is_stronger and self._is_present(packet):
@@ -85,11 +88,19 @@ class Merging:
             answer = self.announcement(echo=packet.stamp)
             out.append(Send((packet.sponsor.address,), [answer]))
 
+    def _is_contradicted(self, peer: PeerState | None) -> bool:
+        """A member whose own headers, of now, count us in leads no other component."""
+        if peer is None or peer.status is not MEMBER or peer in self._failures.quiet():
+            return False
+        entry = peer.row.get(self._roster.key)
+        return entry is not None and entry.status is MEMBER
+
     def _is_present(self, packet: Announce) -> bool:
         """An announcement may be late, and its component gone: it counts if it answers one of ours,
         or if a member that it answered forwards it."""
         if packet.forwarder:
-            return packet.forwarder in self._roster.peers
+            peer = self._roster.peers.get(packet.forwarder)
+            return peer is not None and peer.status is MEMBER
         return self._failures.is_recent(packet.echo)
 
     def _forward(self, packet: Announce, out: list[Effect]) -> None:
