@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 SEEDS  ?= 3000
+SECONDS ?= 60
 PROTOCOL ?=
 
 VENV   := .venv
@@ -11,7 +12,7 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check rules soak explore bench bench-peers curves docs clean
+.PHONY: help setup demo test lint check rules soak fuzz explore bench bench-peers curves docs clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +41,9 @@ rules: setup  ## each rule of the papers: its tests, and whether it holds
 
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
+
+fuzz: setup  ## hostile bytes and packets, to decoders and live members; SECONDS=60
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 explore: setup  ## MTP's agreement in every interleaving, RMP's reformation under every crash and cut: half an hour
 	@$(BIN)/python -m tests.mtp.explore

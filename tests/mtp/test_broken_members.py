@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import Room, core, forged, gather, step, together
-from unisono.core import Fail
+from tests.mtp.theatre import GROUP, Room, core, forged, gather, header_of, step, together
+from unisono.core import Fail, Received
 from unisono.protocols.mtp.agreement import PENDING, REJECTED
+from unisono.protocols.mtp.ordering import GRANTS_MAX
 from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import (
     BALLOTS_AHEAD_MAX,
     NUMBER_MAX,
+    PROTOCOL,
     Ack,
+    Data,
     Empty,
     Expel,
+    Grant,
     LeaveRequest,
     PacketKind,
     Stand,
     key_of,
+    write_header,
 )
+from unisono.wire import seal
 
 
 def all_go_on(room: Room, *names: str) -> None:
@@ -37,6 +43,30 @@ def test_only_a_master_expels() -> None:
     all_go_on(room, *"abc")
     found = step(room, "c", forged(room, "a", PacketKind.EXPEL, Expel(NO_HEADER, key)))
     assert any(isinstance(effect, Fail) for effect in found)
+
+
+def test_only_the_master_grants_tokens() -> None:
+    room = together("a", "b", "c")
+    number = core(room, "c").consumer.next_out
+    grant = Grant(NO_HEADER, 1, number)
+    assert not step(room, "c", forged(room, "b", PacketKind.GRANT, grant, base=number))
+    assert core(room, "c").counts["drop.stranger"] == 1
+    all_go_on(room, *"abc")
+
+
+def test_numbers_that_no_master_granted_are_not_waited_for() -> None:
+    """Each of them would be looked for in every step, and asked for."""
+    room = together("a", "b", "c")
+    first = core(room, "c").ordering.known_next
+    step(room, "c", forged(room, "b", PacketKind.EMPTY, Empty(NO_HEADER), next=first + 50_000))
+    header = write_header(header_of(room, "b"))
+    body = Data.body(header, 7, first + 40_000, 0, True, b"x")
+    life = core(room, "c").codec.life
+    packet = seal(PROTOCOL, PacketKind.DATA, GROUP, life, body)
+    step(room, "c", Received(room.actors["b"].address, [packet]))
+    assert core(room, "c").counts["drop.window"] == 1
+    assert core(room, "c").ordering.known_next <= first + GRANTS_MAX * core(room, "c").consumer.t
+    all_go_on(room, *"abc")
 
 
 def test_a_stranger_asks_for_nobodys_leave() -> None:

@@ -41,6 +41,8 @@ from unisono.protocols.mtp.web import Web
 
 AHEAD_COUNT_MAX: Final = 65_536
 """A message numbered further ahead than this is dropped."""
+GRANTS_MAX: Final = 4
+"""Times t: so many numbers may have been granted since a master last stated the next."""
 HISTORY_MAX: Final = 65_536
 """Statuses of delivered messages that are remembered for NAKs."""
 DELIVER_COUNT_MAX: Final = 4096
@@ -80,6 +82,8 @@ class Ordering:
         self.congested = False
         self.known_next = 1
         """The next number, as far as we know."""
+        self._granted = 1
+        """The next number, as a master stated."""
         self.version = 0
         """Rises with what headers carry: a status was received, or `known_next` rose."""
         self.has_news = False
@@ -99,7 +103,7 @@ class Ordering:
     def start_at(self, first: int, header: Header) -> None:
         """Consume from this message on, once the state is here."""
         self._consumer.restart(header.t, first)
-        self.know(header.next)
+        self.know(header.next, True)
         self._consuming = self.spooling = True
 
     def end_spooling(self) -> None:
@@ -127,20 +131,29 @@ class Ordering:
                 self.has_news = True
                 self.version += 1
         if header.next > self.known_next or base > self.known_next:
-            self.know(max(header.next, base))
+            self.know(max(header.next, base), decides)
         return True
 
     def decide(self, number: int, last: tuple[MessageStatus, ...]) -> None:
         """We are the master: these statuses are committed."""
         if self._consumer.learn(number, last):
             self.has_news = True
-        self.know(number)
+        self.know(number, True)
 
-    def know(self, number: int) -> None:
-        """All numbers below this have been granted."""
+    def know(self, number: int, decides: bool = False) -> None:
+        """All numbers below this have been granted, as far as who says so may be believed."""
+        if decides and number > self._granted:
+            self._granted = number
+        number = min(number, self._limit())
         if number > self.known_next:
-            self.known_next = min(number, self._consumer.next_out + AHEAD_COUNT_MAX)
+            self.known_next = number
             self.version += 1
+
+    def _limit(self) -> int:
+        """Of numbers: a master grants few while we do not hear of it."""
+        next_out = self._consumer.next_out
+        granted = max(self._granted, next_out) + GRANTS_MAX * self._consumer.t
+        return min(granted, next_out + AHEAD_COUNT_MAX)
 
     def take_data(self, packet: Data, out: list[Effect]) -> None:
         """A packet (m, p)."""
@@ -149,7 +162,7 @@ class Ordering:
             self._codec.drop("late", len(packet.pieces))
             return
         held = self._outbound.held
-        if number >= next_out + AHEAD_COUNT_MAX or number in held:
+        if number in held or number >= self._limit():
             self._codec.drop("duplicate" if number in held else "window", len(packet.pieces))
             return
         self.know(number + 1)

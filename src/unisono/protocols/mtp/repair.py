@@ -67,7 +67,7 @@ class Repair:
         if self._replicas.waiting:
             wanted = ordering.accepted_in(self._replicas.owed_value())
             if wanted:
-                ordering.know(max(wanted) + 1)
+                ordering.know(max(wanted) + 1, True)
         if first >= ordering.known_next:
             return
         requests: dict[Address, list[Range]] = {}

@@ -115,13 +115,16 @@ class SendQueue:
     def use_token(self, packet: Grant, out: list[Effect]) -> None:
         """`receive Master ["token_grant", s, last, members]`"""
         number, ordering = packet.number, self._ordering
+        if packet.header.sender != self._master.key:
+            self._packets.drop("stranger")  # Only the master was asked.
+            return
         late = number in self._outbound.held or number < self._consumer.next_out
         if late or ordering.status(number) is not PENDING:
             self._packets.drop("late")
             return
         if packet.request != self._producer.request or not self._producer.asking:
             self._packets.count("token_returned")
-        ordering.know(number + 1)
+        ordering.know(number + 1, True)
         self.granted(SendToken(number, packet.header.last), packet.audience)
 
     def granted(self, token: SendToken, to: tuple[Address, ...]) -> None:

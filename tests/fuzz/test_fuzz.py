@@ -1,0 +1,59 @@
+"""A short part of the fuzzing, and that it can fail; `make fuzz` goes on for as long as told."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.fuzz.decoders import DECODERS, PACKETS, Decoder, mangle
+from tests.fuzz.forging import WIRES, Forger
+from tests.fuzz.live import ENEMIES, PROTOCOLS, attack
+from unisono.protocols.ring.ordering import Ordering
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_changed_bytes_are_read_or_refused(decoder: Decoder) -> None:
+    assert mangle(decoder, 1, 300) == 300
+
+
+@pytest.mark.parametrize("protocol", ["ring", "mtp", "rmcast"])
+def test_most_forged_packets_pass_all_checks_of_the_wire(protocol: str) -> None:
+    forger = Forger(protocol, Random(3))
+    packets = [packet for name, packet in PACKETS if name == protocol]
+    sound = [
+        made for packet in packets * 5 for made, is_sound in [forger.forged(packet)] if is_sound
+    ]
+    assert len(sound) > len(packets)
+    assert all(WIRES[protocol].read(made) for made in sound)
+    assert not set(sound) <= set(packets)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("enemy", ENEMIES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_members_stand_hostile_packets(protocol: str, enemy: str) -> None:
+    found = attack(protocol, enemy, 1, messages=60)
+    assert not found.violations, found.replay
+    assert found.counts["inputs"] > 50
+
+
+def test_what_a_hostile_packet_makes_raise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = Ordering.note
+
+    def careless(self: Ordering, key: int, *numbers: Any) -> None:
+        assert key in self.ring.index
+        note(self, key, *numbers)
+
+    monkeypatch.setattr(Ordering, "note", careless)
+    found = [attack("ring", "impersonator", seed, messages=60).violations for seed in range(3)]
+    assert any("no_crash" in text for violations in found for text in violations)
+
+
+def test_a_decoder_that_raises_anything_else_is_found() -> None:
+    def careless(data: bytes) -> int:
+        return data[9]
+
+    with pytest.raises(AssertionError, match="raised IndexError"):
+        mangle(Decoder("careless", careless, [bytes(12)]), 1, 300)
