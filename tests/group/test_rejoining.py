@@ -206,6 +206,7 @@ async def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_mi
     again, view = items["c"][at : at + 2]
     assert again.cause is Cause.EXCLUDED and again.me == c.me
     assert again.lost == (b"in vain",)
+    assert c.counters()["drop.unsaid"] == 1
     assert isinstance(view, unisono.View) and again.missed is not None
     assert view.seq == again.missed.stop - 1 and len(again.missed) >= 2
     assert states["c"][0] == states["a"][0], "the state was handed over again"

@@ -60,6 +60,8 @@ class Incarnations:
         self._rejoining: asyncio.Task[None] | None = None
         self._past: Counter[str] = Counter()
         """The counts of former sessions."""
+        self._unsaid_of: Member | None = None
+        """The incarnation whose unsaid messages were counted."""
         self._receive_path = DeliveryPath(
             self._stream,
             self._replay,
@@ -210,6 +212,7 @@ class Incarnations:
         ended = (reason or "", cause, self.view, self._send_buffer.silent)
         if reason is not None and not leaving and self._rejoin_policy.comes_back(*ended):
             self._send_buffer.end(None)
+            self._note_unsaid()
             self._fail_waiting(reason)
             self._rejoin_policy.ended(reason, cause, time.monotonic())
             if self._rejoining is not None:
@@ -221,6 +224,16 @@ class Incarnations:
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else kind(reason))
 
+    def _note_unsaid(self) -> None:
+        """What was accepted and not delivered here before the incarnation ended is counted and
+        logged, whether or not there is a next one to report it in `Rejoined.lost`."""
+        count = len(self._rejoin_policy.outstanding.lost())
+        if count and self.me is not self._unsaid_of:
+            self._unsaid_of = self.me
+            self._past["drop.unsaid"] += count
+            text = "%s: %d messages were accepted, and not delivered here before it stopped"
+            log.warning(text, self.me, count)
+
     def _fail_waiting(self, reason: str) -> None:
         """What was under way in the incarnation that ended."""
         self._handles.fail(reason)
@@ -230,6 +243,8 @@ class Incarnations:
     def _finish(self, text: str, error: Stopped | None) -> None:
         self.ended = self.closed = self.ended or text
         self._send_buffer.end(Stopped(self.ended))
+        if error is not None:
+            self._note_unsaid()
         self._fail_waiting(self.ended)
         self._stream.end(error.reason if error else None)
         if self._replay is not None:
