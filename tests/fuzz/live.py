@@ -19,12 +19,14 @@ from typing import Any, Final, NamedTuple
 
 from tests.fuzz.forging import Forger
 from tests.ring.test_hostile import weight
+from unisono.core import Received
 from unisono.model import Address
 from unisono.sim.nodes import Node
 from unisono.sim.plan import Plan
 from unisono.sim.run import checked_spec, services_for, verdict_on
 from unisono.sim.swarm import drawn
 from unisono.sim.world import World
+from unisono.trace.history import History
 
 PROTOCOLS: Final = ("ring", "mtp", "rmcast", "rmp")
 ENEMIES: Final = ("outsider", "broken", "impersonator")
@@ -114,17 +116,20 @@ class Enemy:
 
 @contextmanager
 def attacked(enemy: Enemy, kind: str) -> Iterator[None]:
-    """Every node hears the enemy too; a broken member's packets are those of the first node."""
+    """Every node hears the enemy too. A broken member's packets are those of the last node, which
+    is no master."""
     arrive = Node.arrive
 
-    def both(node: Node, source: Address, packets: list[bytes]) -> None:
-        if kind != "broken" or node.world.index_of.get(source) == 0:
-            enemy.keep(source, [bytes(packet) for packet in packets])
-        arrive(node, source, packets)
-        if kind == "broken" and node.index == 0:
+    def both(node: Node, received: Received, count: int) -> None:
+        source = received.source
+        last = node.world.plan.nodes - 1
+        if kind != "broken" or node.world.index_of.get(source) == last:
+            enemy.keep(source, [bytes(packet) for packet in received.packets])
+        arrive(node, received, count)
+        if kind == "broken" and node.index == last:
             return
         for its, made in list(enemy.hostile(node, source)):
-            arrive(node, its, made)
+            arrive(node, Received(its, made), len(made))
 
     Node.arrive = both  # type: ignore[method-assign]
     try:
@@ -152,11 +157,9 @@ def attack(protocol: str, enemy: str, seed: int, messages: int = 120, **more: An
     assert plan.weather is not None
     spec = checked_spec(plan)
     bad = Enemy(protocol, enemy, seed)
-    world = World(plan, plan.weather, spec, services_for(plan, spec))
     with attacked(bad, enemy):
+        world = World(plan, plan.weather, spec, services_for(plan, spec))
         world.run()
-    from unisono.trace.history import History
-
     history = History(plan.run_name, spec.name, world.group, tuple(world.rows))
     _, violations = verdict_on(world, history)
     laws = LAWS[enemy]
