@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,22 @@ from unisono.processes import Process
 ROOT = Path(__file__).resolve().parents[1]
 UNISONO = (sys.executable, "-m", "unisono")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": ""}
+
+
+def output_of(*words: str, cwd: Path = ROOT, within_s: float = LIMIT_S, **environment: str) -> str:
+    """The output of a Python program that ends well: `-c` and a program, `-m` and a module, or a
+    file."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=cwd,
+        env=ENVIRONMENT | environment,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return done.stdout
 
 
 class Child(Process):

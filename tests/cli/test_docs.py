@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import blocks, page
-from tests.harness import ENVIRONMENT, ROOT
+from tests.harness import ENVIRONMENT, ROOT, output_of
 from tests.waiting import LIMIT_S, until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,24 +61,16 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
 
 def counted_by_two(rounds: int) -> tuple[list[str], list[str]]:
     """The output of a counter of so many rounds, and of one that joins it after the second."""
-    program = [sys.executable, "-u", str(ROOT / "examples" / "counter.py")]
+    program = ("-u", str(ROOT / "examples" / "counter.py"))
     with subprocess.Popen(
-        [*program, str(rounds)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        [sys.executable, *program, str(rounds)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     ) as first:
         assert first.stdout is not None
         lines = [next(first.stdout), next(first.stdout)]
-        second = subprocess.run(
-            [*program, "1"],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            env=ENVIRONMENT,
-            check=False,
-        )
+        second = output_of(*program, "1")
         lines += first.stdout.readlines()
         assert first.wait(LIMIT_S) == 0
-    assert second.returncode == 0, second.stderr
-    return lines, second.stdout.splitlines()
+    return lines, second.splitlines()
 
 
 @pytest.mark.real

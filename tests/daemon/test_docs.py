@@ -13,7 +13,7 @@ import pytest
 from tests.cli.running import refused, unisono
 from tests.daemon.stage import daemon_process
 from tests.documents import blocks, section
-from tests.harness import ENVIRONMENT, ROOT, Child
+from tests.harness import ENVIRONMENT, ROOT, Child, output_of
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
@@ -31,14 +31,7 @@ def test_a_program_of_the_page_runs(program: str, place: Path) -> None:
     source = "import asyncio\nimport unisono\nasync def main():\n"
     source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
     with daemon_process(place, 0, free_port()):
-        done = subprocess.run(
-            [sys.executable, "-c", source],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
+        output_of("-c", source)
 
 
 def test_the_example_runs(place: Path) -> None:
@@ -164,14 +157,7 @@ heavy = ("pyarrow", "pyspark", "typer", "rich", "unisono.protocols", "unisono.da
 print([name for name in heavy if name in sys.modules])
 """
     with daemon_process(place, 0, free_port()):
-        done = subprocess.run(
-            [sys.executable, "-c", source],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    assert done.stdout == "[]\n", done.stderr
+        assert output_of("-c", source) == "[]\n"
 
 
 def test_a_second_daemon_is_reported_in_the_ring(place: Path) -> None:

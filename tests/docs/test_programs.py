@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.documents import DOCS, ROOT, blocks, page, section
-from tests.harness import ENVIRONMENT
+from tests.harness import output_of
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S
 
 PATTERNS = re.findall(r"^## (.+)$", page("PATTERNS"), re.MULTILINE)
 EVERYWHERE = [
@@ -78,14 +75,4 @@ def run_in_its_own_group(program: str, where: Path) -> str:
     opening = r"""(join\("[\w-]+", (?!daemon=)|Daemon\(f"[^"]+", )"""
     ported, count = re.subn(opening, rf"\1port={free_port()}, ", program)
     assert count
-    done = subprocess.run(
-        [sys.executable, "-c", ported],
-        cwd=where,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of("-c", ported, cwd=where)

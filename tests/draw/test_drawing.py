@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import time
 from random import Random
 
@@ -24,6 +21,7 @@ from tests.draw.telling import (
     texts,
     told,
 )
+from tests.harness import output_of
 from unisono.draw import DrawRequest, draw
 from unisono.errors import Misuse
 from unisono.sim import Plan, run
@@ -365,17 +363,7 @@ def test_the_bytes_do_not_hang_on_the_hash_seed() -> None:
         "import hashlib\n"
         "print(hashlib.sha256(draw(simulated('mild', 3)).svg.encode()).hexdigest())"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(found) == 1
+    assert len({output_of("-c", program, PYTHONHASHSEED=seed) for seed in "12"}) == 1
 
 
 def test_hostile_labels_are_escaped() -> None:

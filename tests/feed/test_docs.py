@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,8 @@ import pytest
 
 from tests.documents import blocks, page, section
 from tests.feed.stage import Served, messages, view
-from tests.harness import ENVIRONMENT
+from tests.harness import output_of
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S
 from unisono.feed import keeper, protocol, rows, server, site
 
 PAGE = page("OPERATIONS")
@@ -29,12 +26,7 @@ def test_the_program_with_a_feed_runs(tmp_path: Path) -> None:
     body = IN_A_GROUP.replace('"orders-log",', f'"orders-log", port={free_port()},')
     source = "import asyncio\nasync def main():\n"
     source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
-    command = [sys.executable, "-c", source]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT
-    )
-    assert done.returncode == 0, done.stderr
-    assert "0 places so far" in done.stdout
+    assert "0 places so far" in output_of("-c", source, cwd=tmp_path)
 
 
 def test_the_program_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,6 @@ import contextlib
 import random
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.feed.stage import Served, message
-from tests.waiting import LIMIT_S
+from tests.harness import output_of
 from unisono.errors import BadPacket, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.client import FeedClient, FeedGone
@@ -216,10 +214,7 @@ for _ in range(4000):
 @pytest.mark.parametrize("seed", range(3))
 def test_mangled_messages_never_end_the_process(seed: int) -> None:
     """In a process of its own: a wrong offset would end this one."""
-    done = subprocess.run(
-        [sys.executable, "-c", MANGLE, str(seed)], capture_output=True, text=True, timeout=LIMIT_S
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of("-c", MANGLE, str(seed))
 
 
 # -- a feed that lies to its readers --------------------------------------------------------------

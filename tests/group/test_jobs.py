@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.harness import ENVIRONMENT, ROOT
+from tests.harness import ROOT, output_of
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_jobs_are_stable_and_done_while_workers_are_killed() -> None:
-    program = [sys.executable, str(ROOT / "examples" / "jobs.py"), "--json", "--jobs", "12"]
-    done = subprocess.run(
-        [*program, "--kill-s", "1", "--port", str(free_port())],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    found = json.loads(done.stdout)
+    words = (str(ROOT / "examples" / "jobs.py"), "--json", "--jobs", "12", "--kill-s", "1")
+    found = json.loads(output_of(*words, "--port", str(free_port())))
     assert found["jobs"] == found["stable"] == found["done"] == 12
     assert found["kills"] >= 1 and sum(found["by"].values()) == 12

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from zlib import crc32
 
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness import output_of
 from tests.net.test_driver import HERE, ME, Diary, Script
 from unisono.core import Checkpoint, Deliver, Effect, Event, Join, Persist, Restart, Send
 from unisono.errors import Misuse, StorageFailed
@@ -182,10 +181,7 @@ def test_two_processes_cannot_have_one_file(tmp_path: Path) -> None:
         "try: StableFile(sys.argv[1])\n"
         "except Misuse as error: print(error)"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", other, str(path)], capture_output=True, text=True, check=True
-    )
-    assert "in use by another member" in said.stdout
+    assert "in use by another member" in output_of("-c", other, str(path))
     store.close()
     assert records_of(path) == [b"r"]
 

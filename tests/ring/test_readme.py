@@ -8,8 +8,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.documents import blocks, section
-from tests.waiting import LIMIT_S
+from tests.harness import output_of
 from unisono.core import CoreConfig
 from unisono.fsa import Figure, always, name_of, stay
 from unisono.model import Address, Member
@@ -207,12 +205,4 @@ def test_the_guide_has_every_option_with_its_default_and_every_preset() -> None:
 def test_the_programs_of_the_guide_run(number: int, tmp_path: Path) -> None:
     programs = blocks(section("PROTOCOLS", "ring"), "python")
     assert len(programs) == 4
-    program = f"import unisono\n{programs[number]}"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode == 0, done.stderr
+    output_of("-c", f"import unisono\n{programs[number]}", cwd=tmp_path)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness import output_of
 from tests.rooms import tidy
 
 ROOT = Path(__file__).parents[2]
@@ -92,9 +92,7 @@ def test_the_package_does_not_need_the_benchmarks() -> None:
 
 def test_importing_unisono_imports_nothing_heavy() -> None:
     program = f"import sys, unisono; print([m for m in {HEAVY!r} if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == "[]"
+    assert output_of("-c", program) == "[]\n"
 
 
 @pytest.mark.parametrize("folder", PROTOCOLS, ids=lambda path: path.name)

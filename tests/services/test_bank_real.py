@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from tests.cli.running import free_port
 from tests.documents import blocks, section
-from tests.harness import ENVIRONMENT, ROOT
+from tests.harness import ROOT, output_of
 from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]
@@ -23,17 +21,9 @@ SOAK_S = float(os.environ.get("UNISONO_BANK_S") or 120)
 
 
 def bank(seconds: float, *more: str, within_s: float = LIMIT_S) -> dict[str, Any]:
-    program = [sys.executable, str(ROOT / "examples" / "bank.py"), "--json"]
-    done = subprocess.run(
-        [*program, "--seconds", str(seconds), "--port", str(free_port()), *more],
-        capture_output=True,
-        text=True,
-        timeout=within_s,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout)
+    words = (str(ROOT / "examples" / "bank.py"), "--json", "--seconds", str(seconds))
+    output = output_of(*words, "--port", str(free_port()), *more, within_s=within_s)
+    found: dict[str, Any] = json.loads(output)
     assert not found["wrong"] and found["total"] == 500
     return found
 
@@ -58,12 +48,5 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
     (program,) = blocks(section("PATTERNS", "Transactions"), "python")
     path = tmp_path / "notary.py"
     path.write_text(program.replace('protocol="ring"', f'protocol="ring", port={free_port()}'))
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("done: ann-") and done.stdout.endswith("Committed()\n")
+    output = output_of(str(path))
+    assert output.startswith("done: ann-") and output.endswith("Committed()\n")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ import unisono
 from tests import waiting
 from tests.daemon import stage
 from tests.documents import blocks, section
-from tests.harness import ENVIRONMENT, ROOT, Module
+from tests.harness import ROOT, Module, output_of
 from tests.net.ear import free_port
 from tests.toy.sequencer import SPEC
 from unisono.errors import Misuse
@@ -278,16 +276,9 @@ def test_a_killed_member_is_reported_and_the_others_answer(protocol: str) -> Non
 
 
 def test_the_benchmark_runs() -> None:
-    command = [sys.executable, "-m", "benchmarks.calls", "--members", "1", "--seconds", "0.1"]
-    done = subprocess.run(
-        [*command, "--port", str(free_port())],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-        check=True,
-    )
-    one, many = map(json.loads, done.stdout.splitlines())
+    words = ("-m", "benchmarks.calls", "--members", "1", "--seconds", "0.1")
+    output = output_of(*words, "--port", str(free_port()))
+    one, many = map(json.loads, output.splitlines())
     assert (one["callers"], many["callers"]) == (1, 64)
     assert one["calls_s"] > 0 and not one["failed"] + many["failed"]
 
@@ -298,8 +289,4 @@ def test_the_example_runs_and_is_the_one_of_the_page() -> None:
     assert len([line for line in program.splitlines() if line]) < 25
     (shown,) = blocks(section("PATTERNS", "Calls"), "python")
     assert shown.strip() == program.partition('"""\n\n')[2].strip()
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "of 3 answered, majority wanted" in done.stdout
+    assert "of 3 answered, majority wanted" in output_of(str(path))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import output_of
 from tests.sim.flood import CRASHES, DOUBLE, FLOOD, SPINS
 from unisono.errors import Misuse
 from unisono.model import Resilient, Service, ServiceLevel
@@ -69,13 +67,7 @@ def test_a_plan_is_one_run_whatever_the_hash_seed(tmp_path: Path) -> None:
     told, files = [], []
     for hash_seed in ("1", "2"):
         where = tmp_path / hash_seed
-        env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-        told.append(
-            subprocess.run(
-                [sys.executable, "-c", PROGRAM, str(where)],
-                env=env, capture_output=True, text=True, check=True,
-            ).stdout
-        )  # fmt: skip
+        told.append(output_of("-c", PROGRAM, str(where), PYTHONHASHSEED=hash_seed))
         files.append(files_of(where))
     assert told[0] == told[1] != ""
     assert files[0] == files[1] and len(files[0]) >= 8

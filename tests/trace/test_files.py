@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness import output_of
 from tests.laws.stories import DOCTORED, SOUND
 from tests.laws.telling import story, write_trace
 from unisono.errors import BadTrace, Misuse
@@ -398,5 +397,4 @@ def test_a_trace_rewritten_by_other_tools_is_still_one(tmp_path: Path) -> None:
 
 def test_importing_unisono_imports_no_pyarrow() -> None:
     code = "import unisono, unisono.laws, unisono.trace.tap, sys; print('pyarrow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert output_of("-c", code) == "False\n"
