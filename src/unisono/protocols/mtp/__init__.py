@@ -56,31 +56,11 @@ SPEC: Final = ProtocolSpec(
         Service.CAUSAL,
         Service.AGREED,
     ),
-    laws=(
-        "no_creation",
-        "no_duplication",
-        "fifo",
-        "causal",
-        "total_order",
-        "prefix",
-        "uniform_order",
-        "gap_free",
-        "every_place",
-        "agreement",
-        "validity",
-        "virtual_synchrony",
-        "view_order",
-        "self_inclusion",
-        "local_order",
-        "cut",
-        "same_view",
-        "sender_in_view",
-        "transitional_set",
-        "one_primary",
-        "begun",
-        "receipts",
-        "exclusion",
-        "progress",
+    laws=tuple(
+        """no_creation no_duplication fifo causal total_order prefix uniform_order gap_free
+        every_place agreement validity virtual_synchrony view_order self_inclusion
+        local_order cut same_view sender_in_view transitional_set one_primary begun
+        receipts exclusion progress""".split()
     ),
     options=DEFAULTS,
     presets=PRESETS,

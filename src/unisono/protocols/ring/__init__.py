@@ -56,33 +56,11 @@ SPEC: Final = ProtocolSpec(
     make=Site,
     title="a virtual token on a logical ring, safe delivery, a majority goes on",
     services=tuple(Service),
-    laws=(
-        "no_creation",
-        "no_duplication",
-        "fifo",
-        "causal",
-        "total_order",
-        "one_place",
-        "gap_free",
-        "every_place",
-        "agreement",
-        "validity",
-        "virtual_synchrony",
-        "view_order",
-        "self_inclusion",
-        "local_order",
-        "cut",
-        "same_view",
-        "sender_in_view",
-        "one_primary",
-        "quorum",
-        "one_founding",
-        "begun",
-        "safe",
-        "received",
-        "receipts",
-        "exclusion",
-        "progress",
+    laws=tuple(
+        """no_creation no_duplication fifo causal total_order one_place gap_free
+        every_place agreement validity virtual_synchrony view_order self_inclusion
+        local_order cut same_view sender_in_view one_primary quorum one_founding begun
+        safe received receipts exclusion progress""".split()
     ),
     options=DEFAULTS,
     presets=PRESETS,

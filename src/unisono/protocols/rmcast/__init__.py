@@ -17,19 +17,9 @@ SPEC: Final = ProtocolSpec(
     make=Rmcast,
     title="causal multicast with vector timestamps, heartbeats and ack lists",
     services=(Service.UNRELIABLE, Service.RELIABLE, Service.FIFO, Service.CAUSAL),
-    laws=(
-        "no_creation",
-        "no_duplication",
-        "fifo",
-        "causal",
-        "agreement",
-        "validity",
-        "self_inclusion",
-        "local_order",
-        "sender_in_view",
-        "receipts",
-        "exclusion",
-        "progress",
+    laws=tuple(
+        """no_creation no_duplication fifo causal agreement validity self_inclusion
+        local_order sender_in_view receipts exclusion progress""".split()
     ),
     options=DEFAULTS,
     on_split="the suspected stop",
