@@ -13,12 +13,12 @@ OUTSIDE: Final = {
     "README.md": "index.md",
     "CHANGELOG.md": "CHANGELOG.md",
     **{
-        f"src/unisono/protocols/{name}/README.md": f"protocols/{name}.md"
-        for name in ("ring", "mtp", "rmcast")
+        path.relative_to(ROOT).as_posix(): f"protocols/{path.parent.name}.md"
+        for path in sorted(ROOT.glob("src/unisono/protocols/*/README.md"))
     },
 }
 """Pages of the site that lie elsewhere in the tree, by their path there."""
-LINK: Final = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+LINK: Final = re.compile(r"\[([^\[\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: Any) -> Any:
@@ -32,7 +32,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     for source, target in OUTSIDE.items():
         text = (ROOT / source).read_text(encoding="utf-8")
-        made = File.generated(config, target, content=_relinked(text, ROOT / source, target))
+        made = File.generated(config, target, content=relinked(text, ROOT / source, target))
         files.append(made)
     return files
 
@@ -43,20 +43,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return _with_docstrings()
     if name in OUTSIDE.values():
         return markdown
-    return _relinked(markdown, ROOT / "docs" / name, name)
+    return relinked(markdown, ROOT / "docs" / name, name)
 
 
-def _relinked(text: str, source: Path, target: str) -> str:
+def relinked(text: str, source: Path, target: str) -> str:
     """Links as the page needs them where it stands on the site; to what has no page, none."""
     depth = target.count("/")
 
     def there(match: re.Match[str]) -> str:
-        if "://" in match[1]:
+        shown, link, fragment = match[1], match[2], match[3] or ""
+        if "://" in link:
             return match[0]
-        path = (source.parent / match[1]).resolve().relative_to(ROOT).as_posix()
+        path = (source.parent / link).resolve().relative_to(ROOT).as_posix()
+        assert (ROOT / path).exists(), f"{source} links to {path}, which does not exist"
         found = OUTSIDE.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
-        assert found is not None, f"{source} links to {path}, which is not on the site"
-        return f"]({'../' * depth}{found}{match[2] or ''})"
+        return f"[{shown}]({'../' * depth}{found}{fragment})" if found else shown
 
     return LINK.sub(there, text)
 

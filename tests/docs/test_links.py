@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.hooks import site
 from tests.documents import DOCS, ROOT, anchors, without_code
 
 PAGES = sorted(
@@ -61,3 +62,15 @@ def test_every_page_is_linked_from_another() -> None:
         if "://" not in target and not target.startswith("#")
     }
     assert set(DOCS.glob("*.md")) <= linked
+
+
+def test_every_page_of_the_site_exists_and_links_to_what_does() -> None:
+    """What `make docs` checks, without MkDocs: the pages from elsewhere, and the navigation."""
+    for source, target in site.OUTSIDE.items():
+        site.relinked((ROOT / source).read_text(encoding="utf-8"), ROOT / source, target)
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    pages = re.findall(r"[\w/.-]+\.md", navigation)
+    assert len(pages) > 15
+    assert not [
+        name for name in pages if name not in site.OUTSIDE.values() and not (DOCS / name).exists()
+    ]
