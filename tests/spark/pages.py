@@ -139,6 +139,10 @@ def found_in(directory: Path) -> tuple[Findings, Curves]:
             ("ring", "left"): [(0, 9), (1_200, 2)],
             ("mtp", "crashed"): [(1_500_000, 4), (2_400_000, 1)],
         },
+        stabilities={
+            ("rmp", "resilient(2)"): [(400, 7), (900, 2)],
+            ("rmp", "resilient(all)"): [(2_000, 9)],
+        },
         version="0.1.0",
     )
     diagrams = Diagrams(str(directory))

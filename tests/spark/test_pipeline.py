@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +18,11 @@ from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import judge_all
 from unisono.laws.verdict import verdict_json
+from unisono.model import Resilient
 from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
+from unisono.spark.laws.curves import class_of
 from unisono.spark.layout import NO_RUN, SUMMARY, TABLES, run_of
 from unisono.spark.measures import BINS, CURVE, QUANTILES, WORK
 from unisono.trace.files import read_trace
@@ -41,8 +43,8 @@ def made(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, An
     top = tmp_path_factory.mktemp("pipe [x]*")
     run(Plan(protocol="rmcast", nodes=4, seed=1, messages=60, trace=top / "trace"))
     crash = {"nodes": 4, "seed": 3, "faults": "crash", "messages": 60, "detail": True}
-    for protocol in ("ring", "mtp"):
-        plan = Plan(protocol=protocol, trace=top / "trace", **crash)
+    for protocol, service in (("rmp", Resilient(2)), ("ring", None), ("mtp", None)):
+        plan = Plan(protocol=protocol, service=service, trace=top / "trace", **crash)
         run(plan)
     (top / "trace" / f"run={plan.run_name}" / "<img src=x>.parquet").write_text("no Parquet")
     said: list[str] = []
@@ -58,7 +60,7 @@ def test_the_json_is_that_of_verify(made: tuple[Path, Any, list[str]]) -> None:
         "events": trace.events,
         "quarantined": len(trace.quarantined),
         "contradicted": {},
-        "processed": 3,
+        "processed": 4,
         "skipped": 0,
     }
     assert result.kept
@@ -175,6 +177,10 @@ def table(made: tuple[Path, Any, Any], name: str) -> list[dict[str, Any]]:
     return found
 
 
+TOKEN_ACTIONS = ("take_turn--> WAITACK", "use_token--> MEMBER", "accept--> TOKEN_SITE")
+"""Of each protocol, the action by which a member has the token."""
+
+
 def test_work_is_measured_where_it_was_traced(made: tuple[Path, Any, Any]) -> None:
     trace = read_trace(made[0] / "trace")
     measures = table(made, "gold/measures")
@@ -192,7 +198,7 @@ def test_work_is_measured_where_it_was_traced(made: tuple[Path, Any, Any]) -> No
         held = defaultdict(list)
         for each in of["arrow"]:
             action = (each.detail or "").split("/")[-1]
-            if action in ("take_turn--> WAITACK", "use_token--> MEMBER"):
+            if action in TOKEN_ACTIONS:
                 held[each.node, each.incarnation].append(each.t_us)
         apart = sorted(b - a for times in held.values() for a, b in pairwise(times))
         median = apart[math.ceil(len(apart) / 2) - 1] if apart else None
@@ -200,7 +206,7 @@ def test_work_is_measured_where_it_was_traced(made: tuple[Path, Any, Any]) -> No
         assert row["token_rotation_max_us"] == max(apart, default=None)
     whole = {row["protocol"]: row for row in measures if row["node"] is None}
     assert whole["ring"]["retransmissions"] and whole["ring"]["token_rotation_p50_us"]
-    assert whole["mtp"]["token_rotation_p50_us"]
+    assert whole["mtp"]["token_rotation_p50_us"] and whole["rmp"]["token_rotation_p50_us"]
 
 
 def test_parents_are_the_frontier_of_what_was_known(made: tuple[Path, Any, Any]) -> None:
@@ -251,6 +257,20 @@ def test_recoveries_tell_who_was_lost_and_how_long_it_took(made: tuple[Path, Any
     assert any(passed and len(by) > 1 for _, _, by, passed in found.values())
 
 
+def test_stability_is_from_the_delivery_at_the_same_member(made: tuple[Path, Any, Any]) -> None:
+    expected: Counter[tuple[str, str | None, int]] = Counter()
+    for history in read_trace(made[0] / "trace").histories():
+        for life in history.lives.values():
+            heard = {message_of(row): row.t_us for row in reversed(life.deliveries)}
+            for row in life.rows:
+                if row.kind == "stable" and message_of(row) in heard:
+                    us = class_of(max(row.t_us - heard[message_of(row)], 0))
+                    expected[history.run, row.service, us] += 1
+    assert {service for _, service, _ in expected} == {"resilient(2)"}
+    rows = table(made, "gold/stabilities")
+    assert {(r["run"], r["service"], r["stability_us"]): r["messages"] for r in rows} == expected
+
+
 def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) -> None:
     measures = {row["run"]: row for row in table(made, "gold/measures") if row["node"] is None}
     for row in table(made, "gold/latency_curves"):
@@ -266,7 +286,7 @@ def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) ->
         assert all(0 <= row["bin"] < BINS and row["rate"] > 0 for row in mine)
     summary = made[1].summary
     assert [(row["protocol"], row["runs"], row["kept"]) for row in summary] == [
-        ("mtp", 1, 1), ("ring", 1, 1), ("rmcast", 1, 1)
+        ("mtp", 1, 1), ("ring", 1, 1), ("rmcast", 1, 1), ("rmp", 1, 1)
     ]  # fmt: skip
     for row in summary:
         (whole,) = (m for m in measures.values() if m["protocol"] == row["protocol"])

@@ -245,6 +245,16 @@ def test_recoveries_tell_median_longest_and_how_often() -> None:
     assert "5 times: half in 250 ms, all in 1.50 s" in Seen(page(found, NOTHING)).text
 
 
+def test_stability_tells_each_level_by_itself() -> None:
+    levels = {
+        ("rmp", "resilient(2)"): [(400, 3), (900, 1)],
+        ("rmp", "resilient(all)"): [(2_000, 1)],
+    }
+    text = Seen(page(findings({"a": verdict()}, stabilities=levels), NOTHING)).text
+    assert "4 messages: half in 400 µs, all in 900 µs" in text
+    assert "1 message: half in 2.00 ms, all in 2.00 ms" in text
+
+
 def test_times_are_said_as_people_say_them() -> None:
     told = [time_of(us) for us in (0, 999, 1_000, 12_340, 999_400, 1_000_000, 75_000_000)]
     assert told == ["0 µs", "999 µs", "1.00 ms", "12.3 ms", "999 ms", "1.00 s", "75.0 s"]

@@ -30,6 +30,7 @@ GOLD: Final = (
     "gold/violations",
     "gold/measures",
     "gold/recoveries",
+    "gold/stabilities",
     "gold/latencies",
     "gold/latency_curves",
     "gold/rate_curves",
@@ -51,7 +52,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
-FORMAT: Final = "4"
+FORMAT: Final = "5"
 """The version of the tables. Tables of another version are replaced as a whole."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory

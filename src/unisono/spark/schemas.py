@@ -58,6 +58,9 @@ _SURVIVOR: Final = pa.struct(
 RECOVERIES: Final = _schema(
     "protocol group life what at_us survivors recovery_us resumed_us", survivors=pa.list_(_SURVIVOR)
 )
+STABILITIES: Final = _schema(
+    "protocol service stability_us messages", stability_us=pa.int64(), messages=pa.int64()
+)
 _KEYS: Final = "protocol members size"
 _WIDE: Final = {"members": pa.int32(), "size": pa.int64()}
 LATENCIES: Final = _schema(f"{_KEYS} latency_us deliveries", **_WIDE, deliveries=pa.int64())
@@ -84,6 +87,7 @@ SCHEMAS: Final = {
     "gold/violations": VIOLATIONS,
     "gold/measures": MEASURES,
     "gold/recoveries": RECOVERIES,
+    "gold/stabilities": STABILITIES,
     "gold/latencies": LATENCIES,
     "gold/latency_curves": LATENCY_CURVES,
     "gold/rate_curves": RATE_CURVES,

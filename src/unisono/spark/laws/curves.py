@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ import numpy as np
 from unisono.spark.laws.history import HistoryColumns, MemberEvents
 from unisono.spark.laws.measures import Latencies
 from unisono.spark.measures import BIN_US_MIN, BINS, CURVE
-from unisono.trace.history import ALIVE, VANISHED
+from unisono.trace.history import ALIVE, VANISHED, life_of, sender_of
 
 Rows: TypeAlias = Iterator[dict[str, Any]]
 
@@ -71,6 +72,36 @@ def recoveries_of(data: HistoryColumns) -> Rows:
 def _since(at_us: int | None, us: int | None) -> int | None:
     """0 if the others had continued before the end, as with a clean leave."""
     return None if at_us is None or us is None else max(us - at_us, 0)
+
+
+def stabilities_of(data: HistoryColumns) -> Rows:
+    """How many messages took so long, at a member, from their delivery to the report that they are
+    as resilient as requested: by service, in the classes of `latency_rows`."""
+    found: Counter[tuple[str | None, int]] = Counter()
+    at = data.member_index()
+    for row in data.history.rows:
+        source = data.codes.source(sender_of(row)) if row.kind == "stable" else -1
+        slot = data.slot(source, row.number or 0) if source >= 0 else None
+        if slot is None:
+            continue
+        index = at[life_of(row)]
+        events, first = data.members[index].events, int(data.delivered[index][slot])
+        if first >= 0:
+            delivered_us = int(events.t_us[np.searchsorted(events.pos, first)])
+            found[row.service, class_of(max(row.t_us - delivered_us, 0))] += 1
+    for (service, us), messages in sorted(found.items(), key=str):
+        yield {
+            "protocol": data.history.protocol,
+            "service": service,
+            "stability_us": us,
+            "messages": messages,
+        }
+
+
+def class_of(us: int) -> int:
+    """Each microsecond up to 255, then 128 classes per doubling."""
+    cut = max(us.bit_length() - 8, 0)
+    return us >> cut << cut
 
 
 def keys_of(measures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from unisono.spark.laws.curves import (
     latency_rows,
     rate_rows,
     recoveries_of,
+    stabilities_of,
 )
 from unisono.spark.laws.history import HistoryColumns, histories_in
 from unisono.spark.laws.judging import violations_in
@@ -226,6 +227,7 @@ def _write_gold(
     writer.write_rows("gold/measures", measures)
     for data in histories:
         writer.write_rows("gold/recoveries", recoveries_of(data))
+        writer.write_rows("gold/stabilities", stabilities_of(data))
     for protocol, keys in keys_of(measures).items():
         alike = [at for at, data in enumerate(histories) if data.history.protocol == protocol]
         every = added([mine for at in alike for mine in latencies[at]])

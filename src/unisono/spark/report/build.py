@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECOVERIES: Final = "gold/recoveries"
+STABILITIES: Final = "gold/stabilities"
 CLASSES_PER_DECADE: Final = 24
 """Recovery times of many runs are counted in classes."""
 
@@ -38,6 +39,7 @@ def build_report(session: SparkSession, out: Path, trace_dir: str | os.PathLike[
         },
         summary=summary_in(out),
         recoveries=_recoveries(session, out),
+        stabilities=_stabilities(session, out),
         version=_version(),
     )
     diagrams = Diagrams(os.fspath(trace_dir))
@@ -52,6 +54,20 @@ def _version() -> str:
         return version("unisono")
     except PackageNotFoundError:
         return ""
+
+
+def _stabilities(
+    session: SparkSession, out: Path
+) -> dict[tuple[str, str], Sequence[tuple[int, int]]]:
+    """Times from delivery to stability and their counts, by protocol and service."""
+    frame = frame_in(session, out, STABILITIES)
+    sums = frame.groupBy("protocol", "service", "stability_us").agg(
+        F.sum("messages").alias("times")
+    )
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for row in sums.collect():
+        found.setdefault((row.protocol, row.service), []).append((row.stability_us, row.times))
+    return {key: sorted(times) for key, times in sorted(found.items())}
 
 
 def _recoveries(

@@ -88,7 +88,27 @@ def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
 
 
 def recoveries_section(findings: Findings) -> str:
-    found = {key: line for key, line in sorted(findings.recoveries.items()) if line}
+    title = "from the loss of a member to the last survivor's view without it"
+    chart = _times("Time to recover", title, findings.recoveries, "time")
+    note = "How long the survivors took to continue after a member was lost, by how it ended."
+    return section("recoveries", "Recoveries", note, chart) if chart else ""
+
+
+def stability_section(findings: Findings) -> str:
+    title = "from the delivery of a message at a member to the report that it is stable"
+    chart = _times("Time to stability", title, findings.stabilities, "message")
+    note = "How long after its place in the order a message was held as requested, by its level."
+    return section("stability", "Stability", note, chart) if chart else ""
+
+
+def _times(
+    name: str,
+    title: str,
+    times: Mapping[tuple[str, str], Sequence[tuple[int, int]]],
+    counted: str,
+) -> str:
+    """Histograms of times, by protocol and kind."""
+    found = {key: line for key, line in sorted(times.items()) if line}
     if not found:
         return ""
     axis = time_axis(us for line in found.values() for us, _ in line)
@@ -99,16 +119,13 @@ def recoveries_section(findings: Findings) -> str:
 
     def spread(row: Mapping[str, Any]) -> tuple[str, str]:
         line = row["line"]
-        times = sum(count for _, count in line)
+        total = sum(count for _, count in line)
         median, longest = time_of(_median(line)), time_of(line[-1][0])
         return _histogram(
             line, axis
-        ), f"{count_of(times, 'time')}: half in {median}, all in {longest}"
+        ), f"{count_of(total, counted)}: half in {median}, all in {longest}"
 
-    title = "from the loss of a member to the last survivor's view without it"
-    chart = _chart("Time to recover", title, parts, spread, axis, lambda row: row["end"])
-    note = "How long the survivors took to continue after a member was lost, by how it ended."
-    return section("recoveries", "Recoveries", note, chart)
+    return _chart(name, title, parts, spread, axis, lambda row: row["end"])
 
 
 def _median(line: Sequence[tuple[int, int]]) -> int:

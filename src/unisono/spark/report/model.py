@@ -53,6 +53,9 @@ class Findings:
     recoveries: Mapping[tuple[str, str], Sequence[tuple[int, int]]] = field(default_factory=dict)
     """By protocol and end of the lost incarnation: ascending recovery times in microseconds, with
     the count of each."""
+    stabilities: Mapping[tuple[str, str], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """By protocol and service: ascending times from delivery to stability in microseconds, with the
+    count of each."""
     diagrams: Mapping[str, Diagram] = field(default_factory=dict)
     """By run."""
     version: str = ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unisono.spark.measures import CURVE
 from unisono.spark.plots import line_plot, linear, logarithmic
 from unisono.spark.report.broken import broken_section
-from unisono.spark.report.charts import recoveries_section, summary_section
+from unisono.spark.report.charts import recoveries_section, stability_section, summary_section
 from unisono.spark.report.diagrams import diagram_style
 from unisono.spark.report.markup import clean, column, count_of, figure, more_in, section, table
 from unisono.spark.report.model import Curves, Findings
@@ -33,6 +33,7 @@ def page(findings: Findings, curves: Curves) -> str:
         "summary": ("By protocol", summary_section(findings)),
         "curves": ("Curves", _plots(curves)),
         "recoveries": ("Recoveries", recoveries_section(findings)),
+        "stability": ("Stability", stability_section(findings)),
         "measures": ("Measures", _measures(findings)),
         "quarantine": ("Quarantine", _quarantine(findings)),
     }
