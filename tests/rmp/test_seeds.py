@@ -9,6 +9,8 @@ from tests.rmp.stage import Stage
 from unisono.core import Fail
 from unisono.model import Address, Member, Service
 from unisono.parts.turn import GOES_ON, MORE, MessageGroup, OriginRun, Turn, write_runs
+from unisono.protocols.rmp.agreement import Ranges
+from unisono.protocols.rmp.packets import BLOCK_HEAD
 from unisono.protocols.rmp.sources import Sources
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
@@ -71,6 +73,26 @@ def test_nobody_joins_in_the_middle_of_a_large_message() -> None:
         sources.put(7, Turn(number, 7, 0, write_runs([run], bytes(8)), 1400))
         assert sources.is_whole({7}) is whole
         assert sources.is_whole({8}), "one that has left completes nothing"
+
+
+def test_what_may_follow_from_messages_that_are_lost_is_dropped() -> None:
+    sources = Sources(1 << 20, lambda reason: None)
+    sources.add(7, Member("b", Address("10.0.0.1", 1), 1))
+    for number, after in ((1, 5), (2, 9), (3, 9)):
+        run = OriginRun(7, number, (MessageGroup(1, 4, Service.AGREED),), (b"text",))
+        content = write_runs([run], BLOCK_HEAD.pack(after))
+        sources.put(7, Turn(number, 7, 0, content, 1400))
+    assert [run.number for run in sources.leftover(7, ((1, 3),), 0, 8)] == [1]
+
+
+def test_without_that_an_answer_comes_before_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    leftover = Sources.leftover
+
+    def anything(self: Sources, key: int, ranges: Ranges, ordered: int, sync: int) -> object:
+        return leftover(self, key, ranges, ordered, 1 << 62)
+
+    monkeypatch.setattr(Sources, "leftover", anything)
+    assert "causal" in simulate(all_levels(800463)).broken
 
 
 def test_those_below_the_minimum_size_give_up_together() -> None:
