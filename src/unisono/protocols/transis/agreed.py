@@ -162,6 +162,9 @@ class TokenOrder:
     def is_awaited(self) -> bool:
         return self._holder == self._me
 
+    def is_held_by(self, rank: int) -> bool:
+        return self._holder == rank
+
     def entered(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         agreed: list[Vertex] = []
         for vertex in vertices:

@@ -69,7 +69,7 @@ class Transis:
         self._admission = Admission(codec, terms)
         self.local = local = LocalMember(config.me, clock)
         self._outgoing = outgoing = PacketSender(codec, clock)
-        self._queue = queue = SendQueue(config, local.key)
+        self._queue = queue = SendQueue(config, local.key, parameters.token)
         self._delivery = delivery = ApplicationQueue()
         self._failures = failures = SilenceWatch(parameters, local)
         self.suggestion = suggestion = Suggestion(config.me, parameters.members_count_max)

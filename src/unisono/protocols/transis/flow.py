@@ -27,6 +27,8 @@ VERTICES_MAX: Final = 512
 """The same in vertices."""
 FLIGHTS_MAX: Final = 4
 """Bursts of ours that not all have; more have to be full ones, so that messages share bursts."""
+TOKEN_US: Final = 1_000
+"""The longest that a token rests while somebody has something to send."""
 BURSTS_MAX: Final = 16
 """Bursts that one step sends."""
 
@@ -85,8 +87,12 @@ class Flow:
 
     def _plan(self, ordering: Ordering, out: list[Effect]) -> None:
         p = self._parameters
-        if ordering.has_unanswered() or (ordering.is_awaited() and not ordering.is_settled()):
+        if self._queue and not ordering.order.may_emit() and ordering.is_idle():
+            self.speak(ordering, out)
+        if ordering.has_unanswered():
             self._outgoing.arm_within(Timer.ALIVE, p.answer_us, out)
+        elif ordering.is_awaited() and not ordering.is_idle():
+            self._outgoing.arm_within(Timer.ALIVE, min(p.answer_us, TOKEN_US), out)
         elif ordering.is_awaited() or not ordering.is_settled():
             self._outgoing.arm_within(Timer.ALIVE, p.urge_us, out)
         else:

@@ -59,6 +59,8 @@ class Ordering:
         """It is about to end; its end is known."""
         self._unanswered = 0
         """Vertices with messages that my last one does not acknowledge."""
+        self._busy = 0
+        """Vertices to come for which the token goes round without rest."""
         self.nbytes = 0
         """Payload that entered and that some member is not known to hold [TRA-11]."""
 
@@ -100,6 +102,10 @@ class Ordering:
             assert isinstance(payload, bytes)
             self.nbytes += len(payload)
             self._unanswered += bool(payload) and vertex.sender != self._rank
+            if payload or not self._passes_token(vertex):
+                self._busy = 2 * len(self._members)
+            elif self._busy:
+                self._busy -= 1
             contents = self._contents[vertex.sender, vertex.index]
             if contents.last:
                 self._numbers[vertex.sender] = contents.last
@@ -156,6 +162,14 @@ class Ordering:
     def is_awaited(self) -> bool:
         """Others wait for my next vertex, whatever it acknowledges."""
         return self.order.is_awaited()
+
+    def _passes_token(self, vertex: Vertex) -> bool:
+        return isinstance(self.order, TokenOrder) and self.order.is_held_by(vertex.sender)
+
+    def is_idle(self) -> bool:
+        """[TRA-10] The token rests at each member, since nobody has said that it has something to
+        send. An empty vertex of one that does not hold it says so."""
+        return not self._busy
 
     def is_settled(self) -> bool:
         """Everything with messages is delivered."""

@@ -35,8 +35,9 @@ def class_of(service: int) -> Service:
 class SendQueue:
     """From the application to the vertices."""
 
-    def __init__(self, config: CoreConfig, key: int) -> None:
+    def __init__(self, config: CoreConfig, key: int, mixes: bool) -> None:
         self._key = key
+        self._mixes = mixes
         self._window_bytes = config.window_bytes_max
         self._queue: deque[Pending] = deque()
         self._offset = 0
@@ -74,13 +75,16 @@ class SendQueue:
         self._flight_bytes = 0
 
     def gather(self, index: int, nbytes: int, piece_bytes: int) -> bytes:
-        """The payload of our vertex of this index: as much of the queue as fits, of one class."""
+        """The payload of our vertex of this index: as much of the queue as fits; of one class,
+        unless all have to wait for the token in any case."""
         kind = class_of(self._queue[0].service)
         first, before = self.sent + 1, self.queue_bytes
         groups: list[MessageGroup] = []
         pieces: list[Buffer] = []
         room, left = nbytes - 2 - RUN_BYTES, COUNT_MAX
-        while self._queue and left and class_of(self._queue[0].service) is kind:
+        while self._queue and left:
+            if not self._mixes and class_of(self._queue[0].service) is not kind:
+                break
             room -= ROW_BYTES
             head, offset = self._queue[0], self._offset
             if offset:
