@@ -278,6 +278,14 @@ CASES: list[tuple[str, str, Bug]] = [
     ("ring", "receipts", holds_too_much),
     ("ring", "exclusion", gives_up),
     ("ring", "quorum", goes_on_in_secret),
+    ("transis", "local_order", view_after_message),
+    ("transis", "sender_in_view", stranger_speaks),
+    ("transis", "cut", cut_too_high),
+    ("transis", "same_view", message_after_view),
+    ("transis", "transitional_set", alone_in_transit),
+    ("transis", "received", loses_what_it_acknowledged),
+    ("transis", "receipts", holds_too_much),
+    ("transis", "exclusion", gives_up),
 ]
 
 
