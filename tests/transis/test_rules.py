@@ -134,7 +134,7 @@ def test_survivors_that_do_not_ask_for_the_rest_break_virtual_synchrony(
 
     room = together("abc")
     monkeypatch.setattr(Flush, "gather", alone)
-    room.obey("lose 1 a > c vertex\nlose 99 c > b nak\nsay a last\ncrash a\nadvance 4000ms")
+    room.obey("lose 1 a > c vertex\nlose 999 c > b nak\nsay a last\ncrash a\nadvance 4000ms")
     assert "broken" in room.obey("check virtual_synchrony")
 
 
