@@ -14,10 +14,13 @@ from tests.bench.test_results import KEYS
 from tests.cli.running import ends_with_its_members, refused, unisono
 from unisono.bench import checkout
 from unisono.bench.measure import ALL, BenchPlan
+from unisono.bench.own import PREFIX
 from unisono.cli import run
 from unisono.cli.compare import plan_of, systems_of
+from unisono.protocols import ordered
 
 QUICK = "bench --members 2 --size 64 --senders 1 --seconds 0.3 --warm 0.1 --rounds 1".split()
+OURS = [PREFIX + name for name in ordered()]
 
 
 # -- for real --------------------------------------------------------------------------------------
@@ -85,11 +88,7 @@ def test_the_default_plan_is_small() -> None:
     assert plan == BenchPlan()
     assert (plan.net, plan.members, plan.sizes) == ("loopback", (3,), (64, 1000))
     assert plan.senders == (1, ALL) and not plan.recovery
-    assert [system.name for system in systems_of({})] == [
-        "unisono-ring",
-        "unisono-rmp",
-        "unisono-mtp",
-    ]
+    assert [system.name for system in systems_of({})] == OURS
 
 
 def test_values_are_separated_by_commas_or_repeated_options() -> None:
@@ -179,7 +178,7 @@ def test_without_a_checkout_what_measures_others_is_refused(
     found = subprocess.CompletedProcess(line, code, told.out, told.err)
     refused(found, line.split()[0], "clone the repository", "make setup")
     assert not list(tmp_path.iterdir())
-    assert [each.name for each in systems_of({})] == ["unisono-ring", "unisono-rmp", "unisono-mtp"]
+    assert [each.name for each in systems_of({})] == OURS
 
 
 def test_a_system_that_refuses_is_skipped_and_an_empty_run_is_an_error(
