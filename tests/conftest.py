@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import run_story
 
 pytest_plugins = ("tests.rules.plugin",)

@@ -32,7 +32,7 @@ class Process(Module):
     """A test's hold on one member."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
-        super().__init__(str(orders["name"]), "tests.ring.mortal", orders)
+        super().__init__(str(orders["name"]), "tests.ring.crashing_member", orders)
 
     def next(self, kind: str, word: str) -> dict[str, Any]:
         """Its next line of this kind."""

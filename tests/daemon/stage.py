@@ -11,7 +11,7 @@ from typing import Any
 
 import unisono
 from tests.harness import UNISONO, Child
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, eventually
 from unisono.core import DEFAULT_PROTOCOL as PROTOCOL
 from unisono.daemon import Daemon

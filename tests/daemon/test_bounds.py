@@ -25,7 +25,7 @@ from tests.daemon.stage import (
     role,
     stopped,
 )
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import eventually
 from unisono.client import frames
 from unisono.client.frames import FrameKind, FrameSplitter, JoinFrame, ShedFrame, StateFrame, framed

@@ -21,7 +21,7 @@ from tests.daemon.stage import (
     stopped,
 )
 from tests.harness import Child, Module
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, eventually, until
 
 pytestmark = pytest.mark.real
@@ -57,7 +57,7 @@ async def test_a_killed_client_is_removed_at_once_after_its_last_message(place: 
     ):
         client = {"name": "k", "group": "g", "to": ["g"], "daemon": f"unix:{place}/d1"}
         orders: Any = {"batch": 20, "pause_s": 0.001, "nbytes": 50, "clients": [client]}
-        with Module("crowd", "tests.daemon.crowd", orders) as process:
+        with Module("clients", "tests.daemon.many_clients", orders) as process:
             await listening(process, "joined")
             process.write("talk")
             await heard(a, 100)

@@ -14,7 +14,7 @@ from tests.cli.running import refused, unisono
 from tests.daemon.stage import daemon_process
 from tests.documents import blocks, section
 from tests.harness import ENVIRONMENT, ROOT, Child, output_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
 

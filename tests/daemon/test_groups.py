@@ -20,7 +20,7 @@ from tests.daemon.stage import (
     role,
     stopped,
 )
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real

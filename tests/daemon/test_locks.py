@@ -11,7 +11,7 @@ import pytest
 
 import unisono
 from tests.daemon.stage import daemon, daemons, joining
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono import ChangeKind, ChangeScope, Group
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ import pytest
 
 import unisono
 from tests.daemon.stage import daemon, daemons, heard, joining, of_size
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import eventually
 from unisono.client import frames
 from unisono.client.frames import FrameKind, JoinFrame, framed

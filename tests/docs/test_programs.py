@@ -12,7 +12,7 @@ import pytest
 
 from tests.documents import DOCS, ROOT, blocks, page, section
 from tests.harness import output_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 
 PATTERNS = re.findall(r"^## (.+)$", page("PATTERNS"), re.MULTILINE)
 EVERYWHERE = [

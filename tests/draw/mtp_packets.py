@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mtp.theatre import batch_of
+from tests.mtp.harness import batch_of
 from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.protocols.mtp.batch import MembershipChange

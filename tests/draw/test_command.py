@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.cli.running import refused, unisono
-from tests.draw.telling import Tale, parsed, repaired
+from tests.draw.histories import Tale, parsed, repaired
 from unisono.cli import run
 from unisono.trace.files import TraceFile
 

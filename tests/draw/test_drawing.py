@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.draw.telling import (
+from tests.draw.histories import (
     SVG,
     Tale,
     flights,

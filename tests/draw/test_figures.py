@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.draw.telling import overlaps, parsed
+from tests.draw.histories import overlaps, parsed
 from tests.draw.test_command import command
 from tests.harness import ROOT
 

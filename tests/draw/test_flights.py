@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.draw.telling import Tale, normal, repaired
+from tests.draw.histories import Tale, normal, repaired
 from unisono.draw.clocks import aligned
 from unisono.draw.flights import Traffic, traffic_of
 

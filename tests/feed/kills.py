@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.feed.member import ALIKE, payload
 from tests.harness import UNISONO, Child
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.feed import FeedClient
 from unisono.trace.parquet import ParquetPart

@@ -20,7 +20,7 @@ from typing import Any
 import unisono
 from tests.feed.stage import A
 from tests.harness import ENVIRONMENT, UNISONO
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono.feed import FeedClient
 from unisono.feed.keeper import Keeper
 from unisono.log import Log, LogBatch, LogReader

@@ -12,7 +12,7 @@ import pytest
 from tests.documents import blocks, page, section
 from tests.feed.stage import Served, messages, view
 from tests.harness import output_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono.feed import keeper, protocol, rows, server, site
 
 PAGE = page("OPERATIONS")

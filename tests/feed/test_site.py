@@ -19,7 +19,7 @@ from tests.cli.running import refused
 from tests.cli.running import unisono as command
 from tests.feed.stage import everything, message, put, shape
 from tests.harness import ENVIRONMENT, UNISONO
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, eventually
 from unisono.errors import Misuse, Refused
 from unisono.feed import Feed, FeedClient

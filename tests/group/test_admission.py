@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, run_story
 from unisono.group import Group
 

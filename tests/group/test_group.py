@@ -14,8 +14,8 @@ import pytest
 import unisono
 from tests import waiting
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
 from tests.net.flood import FLOOD, LINGERING
+from tests.net.recorder import free_port
 from unisono.group import Group
 
 pytestmark = pytest.mark.real

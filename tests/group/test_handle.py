@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono.core import Cause
 from unisono.errors import NotResilient
 from unisono.group import Group

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.harness import ROOT, output_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 
 import unisono
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import eventually
 from unisono import ChangeKind, Group
 from unisono.protocols import specs

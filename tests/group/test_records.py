@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import unisono
-from tests.net.ear import free_port
 from tests.net.flood import FLOOD, Flood
+from tests.net.recorder import free_port
 from tests.waiting import run_story
 from unisono.core import CoreConfig, Effect, Event, Join, Multicast, Persist, Restart
 from unisono.group.records import RECORDS_COUNT_MAX

@@ -13,7 +13,7 @@ import pytest
 import unisono
 from tests import waiting
 from tests.group.sessions import session_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.sealing.stage import KEY, OTHER_KEY
 from unisono.errors import WrongKey
 from unisono.group import Group

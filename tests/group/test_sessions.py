@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 import unisono
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono.config import Config, default_service
 from unisono.core import Cause, Request
 from unisono.group import Group, Joining

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import GROUP, Room, core, forged, gather, header_of, step, together
+from tests.mtp.harness import GROUP, Room, core, forged, gather, header_of, step, together
 from unisono.core import Fail, Received
 from unisono.protocols.mtp.agreement import PENDING, REJECTED
 from unisono.protocols.mtp.ordering import GRANTS_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import GROUP, Room, core, gather, handed, seen, together
+from tests.mtp.harness import GROUP, Room, core, gather, handed, seen, together
 from unisono.core import Effect, Received
 from unisono.layout import encode
 from unisono.model import Address, Member
@@ -59,28 +59,28 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
 @pytest.mark.rule("MTP-19")
 def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
     room = together("a", "b", "c", "d", "e", "f", masters=5)
-    council = core(room, "b").replicas
-    council.accepted, council.value = 0, b""
+    replicas = core(room, "b").replicas
+    replicas.accepted, replicas.value = 0, b""
     machine = machine_of(core(room, "a").replicas.value, 8)
     number = machine.next
     machine.grant(7)
     machine.seen(number)
-    version, out = council.version + 1, list[Effect]()
+    version, out = replicas.version + 1, list[Effect]()
     proposal = Propose(NO_HEADER, 1, version, value_of(machine))
-    council._consider(proposal, room.actors["a"].address, out)
-    assert council.waiting, "its data is not here"
+    replicas._consider(proposal, room.actors["a"].address, out)
+    assert replicas.waiting, "its data is not here"
     for rank, name in ((3, "c"), (4, "d"), (5, "e")):
-        where = (rank, 5, core(room, name).me, council.web, 5, version, rank == 5)
-        council.hear_seat(ReplicaSeat(*where, 0, council._nonce, 1 << 20), out)
-    assert council.ballot == 5
-    council._holds = lambda value: True
-    council.settle(out)
-    assert council.accepted == 0
+        where = (rank, 5, core(room, name).me, replicas.web, 5, version, rank == 5)
+        replicas.hear_seat(ReplicaSeat(*where, 0, replicas._nonce, 1 << 20), out)
+    assert replicas.ballot == 5
+    replicas._holds = lambda value: True
+    replicas.settle(out)
+    assert replicas.accepted == 0
 
 
 @pytest.mark.rule("MTP-19")
 def test_a_new_coordinator_asks_for_the_statuses_it_lacks() -> None:
-    """It is more than the council's tail behind, and a rejected number breaks the chain of
+    """It is more than the replicas's tail behind, and a rejected number breaks the chain of
     statuses that repaired messages carry."""
     room = together("a", "b", "c", "d", "e", masters=3, tokens=1)
     room.obey("\n".join(f"lose 9999 e > {name} data" for name in "abcd"))

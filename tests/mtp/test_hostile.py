@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.mtp.theatre import GROUP, Room, core, together
+from tests.mtp.harness import GROUP, Room, core, together
 from unisono.core import Event, Expired, Leave, Multicast, Received, Send
 from unisono.model import Address, Burst
 from unisono.protocols.mtp.core import Mtp

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.mtp.theatre import Room, core, handed, together
+from tests.mtp.harness import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mtp.theatre import batch_of, payloads_of, services_of
+from tests.mtp.harness import batch_of, payloads_of, services_of
 from tests.wire.test_wire import hosts, members
 from unisono.errors import BadPacket
 from unisono.layout import encode

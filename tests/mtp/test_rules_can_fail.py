@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.mtp import test_parameters as parameters
-from tests.mtp import test_rules_council as council
 from tests.mtp import test_rules_order as order
 from tests.mtp import test_rules_pace as pace
+from tests.mtp import test_rules_replicas as replicas
 from tests.mtp import test_rules_transport as transport
 from tests.mtp import test_rules_web as web
 from tests.plants import Patch, Plant, after, once_together, rules_of, without
@@ -279,13 +279,13 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Coordinator, "_set_pace")),
     ("MTP-18", pace.test_only_t_cur_tokens_are_out_though_every_header_has_t_max_statuses,
      without(Master, "may_grant", all_tokens)),
-    ("MTP-19", council.test_no_token_is_granted_before_most_replicas_know_of_it,
+    ("MTP-19", replicas.test_no_token_is_granted_before_most_replicas_know_of_it,
      after(Replicas, "__init__", alone)),
-    ("MTP-19", council.test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted,
+    ("MTP-19", replicas.test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted,
      without(Ordering, "holds", lambda self, value: True)),
-    ("MTP-19", council.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
+    ("MTP-19", replicas.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
      without(Replicas, "may_stand", lambda self: False)),
-    ("MTP-19", council.test_a_restarted_replica_has_no_vote_before_it_is_brought_up_to_date,
+    ("MTP-19", replicas.test_a_restarted_replica_has_no_vote_before_it_is_brought_up_to_date,
      a_vote_for_all),
     ("MTP-20", web.test_all_see_the_same_members_at_the_same_message,
      once_together(web, views_when_they_come)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.mtp.theatre import core, delivered, forged, handed, packets_in, step, together
+from tests.mtp.harness import core, delivered, forged, handed, packets_in, step, together
 from unisono.core import EVERYONE, Deliver, Fail, Multicast
 from unisono.protocols.mtp import ordering
 from unisono.protocols.mtp.agreement import (

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.mtp.theatre import Room, core, delivered, forged, step, together
+from tests.mtp.harness import Room, core, delivered, forged, step, together
 from unisono.core import Expired
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec

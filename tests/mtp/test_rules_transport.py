@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.mtp.theatre import (
+from tests.mtp.harness import (
     EVERYONE,
     GROUP,
     Room,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import (
+from tests.mtp.harness import (
     Room,
     core,
     delivered,

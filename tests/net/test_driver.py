@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from unisono.core import (
     Arm,
     Captured,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests import waiting
-from tests.net.ear import Ear, free_port
+from tests.net.recorder import Recorder, free_port
 from unisono.core import EVERYONE
 from unisono.errors import Misuse
 from unisono.model import Address
@@ -46,14 +46,14 @@ def multicast(port: int, **more: Any) -> Addresses:
 @pytest.mark.parametrize("offloads", [True, False])
 async def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> None:
     port = free_port()
-    a, b, c = (Ear(multicast(port), offloads=offloads) for _ in range(3))
+    a, b, c = (Recorder(multicast(port), offloads=offloads) for _ in range(3))
     packets = [bytes([n]) * 1200 for n in range(90)] + [b"end"]
     a.endpoint.send(EVERYONE, packets)
-    assert await b.hears(91) == packets
-    assert await c.hears(91) == packets
+    assert await b.received(91) == packets
+    assert await c.received(91) == packets
     assert {source for source, _ in b.bursts} == {a.endpoint.address}
     c.endpoint.send((a.endpoint.address,), [b"to you alone"])
-    assert await a.hears(1) == [b"to you alone"]
+    assert await a.received(1) == [b"to you alone"]
     counts = a.endpoint.counts
     assert counts["net.out.packets"] == 91 and counts["net.in.packets"] == 1
     assert counts["net.out.calls"] < 5 if offloads and a.endpoint.segments else True
@@ -63,11 +63,11 @@ async def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool)
 
 async def test_payloads_stay_intact_while_they_are_referenced() -> None:
     port = free_port()
-    a, b = Ear(multicast(port)), Ear(multicast(port))
+    a, b = Recorder(multicast(port)), Recorder(multicast(port))
     rounds = 3 * receive_path.SLAB_BYTES // 40_000
     for n in range(rounds):
         a.endpoint.send(EVERYONE, [bytes([n % 251]) * 1000] * 40)
-        await b.hears(40 * (n + 1))
+        await b.received(40 * (n + 1))
     held = b.packets
     assert held == [bytes([n % 251]) * 1000 for n in range(rounds) for _ in range(40)]
     a.close()
@@ -76,11 +76,11 @@ async def test_payloads_stay_intact_while_they_are_referenced() -> None:
 
 async def test_an_unreferenced_slab_is_reused() -> None:
     port = free_port()
-    a, b = Ear(multicast(port)), Ear(multicast(port))
+    a, b = Recorder(multicast(port)), Recorder(multicast(port))
     slab = b.endpoint._receive_path._slab
     for _ in range(2 * receive_path.SLAB_BYTES // 40_000):
         a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
-        await b.hears(40)
+        await b.received(40)
         b.bursts.clear()
     assert b.endpoint._receive_path._slab is slab
     a.close()
@@ -91,10 +91,10 @@ async def test_single_and_empty_datagrams_are_received_in_order() -> None:
     sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        b = Ear(Addresses(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
+        b = Recorder(Addresses(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
         for size in sizes:
             sock.sendto(bytes(size), b.endpoint.address)
-        assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
+        assert [len(packet) for packet in await b.received(len(sizes))] == sizes
     b.close()
 
 
@@ -102,10 +102,10 @@ async def test_single_and_empty_datagrams_are_received_in_order() -> None:
 async def test_one_list_serves_every_member(host: str) -> None:
     ports = [free_port(host) for _ in range(3)]
     peers = tuple(Address(host, port) for port in ports)
-    ears = [Ear(Addresses(peers=peers)) for _ in peers]
+    ears = [Recorder(Addresses(peers=peers)) for _ in peers]
     assert [ear.endpoint.address for ear in ears] == list(peers)
     ears[1].endpoint.send(EVERYONE, [b"x" * 900] * 10)
-    assert len(await ears[0].hears(10)) == len(await ears[2].hears(10)) == 10
+    assert len(await ears[0].received(10)) == len(await ears[2].received(10)) == 10
     assert ears[1].packets == []
     for ear in ears:
         ear.close()
@@ -115,8 +115,8 @@ async def test_one_list_serves_every_member(host: str) -> None:
 async def test_the_interface_decides_which_entry_of_the_list_is_ours() -> None:
     port = free_port("127.0.0.3")
     peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
-    ear = Ear(Addresses(peers=peers, interface="127.0.0.3"))
-    other = Ear(Addresses(peers=peers, interface="127.0.0.4"))
+    ear = Recorder(Addresses(peers=peers, interface="127.0.0.3"))
+    other = Recorder(Addresses(peers=peers, interface="127.0.0.4"))
     assert ear.endpoint.address == peers[1]
     assert other.endpoint.address.host == "127.0.0.4"
     ear.close()
@@ -124,26 +124,26 @@ async def test_the_interface_decides_which_entry_of_the_list_is_ours() -> None:
 
 
 async def test_an_unlisted_process_is_answered_and_then_in_the_view() -> None:
-    listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
-    guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
+    listed = Recorder(Addresses(peers=(Address("127.0.0.1", free_port()),)))
+    guest = Recorder(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
     guest.endpoint.send(EVERYONE, [b"hello, as long as a packet of a protocol is"])
-    await listed.hears(1)
+    await listed.received(1)
     listed.endpoint.send(EVERYONE, [b"welcome"])
-    assert await guest.hears(1) == [b"welcome"]
+    assert await guest.received(1) == [b"welcome"]
     guest.close()
     listed.close()
 
 
 async def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart() -> None:
     port, other = free_port(), free_port()
-    a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
-    d = Ear(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
+    a, b, c = Recorder(multicast(port)), Recorder(multicast(port)), Recorder(multicast(other))
+    d = Recorder(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
     a.endpoint.send(EVERYONE, [b"for b"])
     d.endpoint.send(EVERYONE, [b"unread"])
     c.endpoint.send((b.endpoint.address,), [b"mark"])
     d.endpoint.send((c.endpoint.address,), [b"mark"])
-    assert sorted(await b.hears(2)) == [b"for b", b"mark"]
-    assert await c.hears(1) == [b"mark"]
+    assert sorted(await b.received(2)) == [b"for b", b"mark"]
+    assert await c.received(1) == [b"mark"]
     assert d.packets == []
     for ear in (a, b, c, d):
         ear.close()
@@ -155,14 +155,14 @@ async def test_bind_and_advertise_are_apart() -> None:
         bind=Address("0.0.0.0", 0),
         advertise=Address("203.0.113.5", 0),
     )
-    ear = Ear(at)
+    ear = Recorder(at)
     assert ear.endpoint.bound.host == "0.0.0.0"
     assert ear.endpoint.address == Address("203.0.113.5", ear.endpoint.bound.port)
     ear.close()
 
 
 async def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
-    ear = Ear(multicast(free_port()))
+    ear = Recorder(multicast(free_port()))
     bad = (Address("example.org", 5), Address("::1", 5), Address("127.0.0.1", 0))
     ear.endpoint.send(bad, [b"x"])
     assert ear.endpoint.counts["drop.bad_address"] == 3
@@ -171,7 +171,7 @@ async def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> Non
 
 async def test_an_absent_peer_is_harmless() -> None:
     here, gone = free_port(), free_port()
-    ear = Ear(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
+    ear = Recorder(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
     for _ in range(3):
         ear.endpoint.send(EVERYONE, [b"anybody?"])
         await asyncio.sleep(0)
@@ -235,7 +235,7 @@ def test_a_small_buffer_is_reported_once(caplog: pytest.LogCaptureFixture) -> No
 
 NAMESPACE = """
 import asyncio, socket
-from tests.net.ear import Ear
+from tests.net.recorder import Recorder
 from unisono.core import EVERYONE
 from unisono.errors import Misuse
 from unisono.model import Address
@@ -244,11 +244,11 @@ from unisono.net.addresses import Addresses
 
 async def pair(host, interface):
     at = Addresses(multicast=Address(host, 7400), interface=interface)
-    a, b = Ear(at), Ear(at)
+    a, b = Recorder(at), Recorder(at)
     a.endpoint.send(EVERYONE, [bytes(1000)] * 20)
-    assert len(await b.hears(20)) == 20 and a.packets == []
+    assert len(await b.received(20)) == 20 and a.packets == []
     b.endpoint.send((a.endpoint.address,), [b"back"])
-    assert await a.hears(1) == [b"back"]
+    assert await a.received(1) == [b"back"]
     a.close(); b.close()
 
 asyncio.run(pair("239.192.77.1", "127.0.0.1"))  # no route at all but loopback

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     LATE_MS,
     Room,
     at_rest,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ring.heavy import heavy
-from tests.ring.theatre import (
+from tests.ring.harness import (
     Room,
     S,
     at_rest,
@@ -22,6 +21,7 @@ from tests.ring.theatre import (
     together,
     turn,
 )
+from tests.ring.heavy import heavy
 from unisono.core import Effect, Multicast
 from unisono.model import Service
 from unisono.parts.turn import OriginRun, write_runs

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     S,
     armed_in,
     control,

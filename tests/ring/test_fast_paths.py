@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ring.harness import Room, at_rest, delivered_in, holder_of, quiet, site, step
 from tests.ring.heavy import heavy
 from tests.ring.test_early import WORDS, parts
 from tests.ring.test_middle import burst
-from tests.ring.theatre import Room, at_rest, delivered_in, holder_of, quiet, site, step
 from unisono.core import Deliver, Effect, Send
 from unisono.model import Bursts
 from unisono.parts.turn import Turn

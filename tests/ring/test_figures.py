@@ -8,8 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.ring.heavy import heavy
-from tests.ring.theatre import (
+from tests.ring.harness import (
     Room,
     at_rest,
     control,
@@ -26,6 +25,7 @@ from tests.ring.theatre import (
     step,
     turn,
 )
+from tests.ring.heavy import heavy
 from tests.scenarios.walking import in_runs, in_scenarios
 from unisono.core import Expired, Multicast
 from unisono.fsa import Figure, unwalked

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.ring.harness import gather, lawful, seen, site
 from tests.ring.test_memory import FIVE, Ward, on_one_ring
-from tests.ring.theatre import gather, lawful, seen, site
 from unisono.core import Cause
 from unisono.model import ChangeKind
 from unisono.protocols.ring.packets import NO_VERSION

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     GROUP,
     Room,
     at_rest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ring.test_early import parts
-from tests.ring.theatre import (
+from tests.ring.harness import (
     Room,
     armed_in,
     at_rest,
@@ -19,6 +18,7 @@ from tests.ring.theatre import (
     step,
     turn,
 )
+from tests.ring.test_early import parts
 from unisono.core import Effect, Multicast
 from unisono.layout import encode
 from unisono.model import Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ring.theatre import Room, gather, lawful, seen, site
+from tests.ring.harness import Room, gather, lawful, seen, site
 from tests.scenarios.stage import Stage
 from unisono.core import Cause, Effect, Fail, Warn
 

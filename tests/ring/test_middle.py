@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.ring.test_early import WORDS, parts
-from tests.ring.theatre import (
+from tests.ring.harness import (
     Room,
     S,
     at_rest,
@@ -20,6 +19,7 @@ from tests.ring.theatre import (
     site,
     step,
 )
+from tests.ring.test_early import WORDS, parts
 from unisono.core import Effect, Received
 from unisono.model import coalesced
 from unisono.parts.turn import IncomingTurn

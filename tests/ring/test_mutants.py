@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.plants import Mutant
+from tests.ring.harness import Room, at_rest, gather, holder_of, quiet
 from tests.ring.mutants import IN_A_STORY, MUTANTS
-from tests.ring.theatre import Room, at_rest, gather, holder_of, quiet
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ring.theatre import gather, started
+from tests.ring.harness import gather, started
 from unisono.errors import Misuse
 from unisono.protocols import spec
 from unisono.protocols.ring.codes import Code

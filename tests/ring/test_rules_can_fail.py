@@ -19,7 +19,7 @@ from tests.ring import test_rules_election as election
 from tests.ring import test_rules_machine as machine
 from tests.ring import test_rules_membership as membership
 from tests.ring import test_rules_order as order
-from tests.ring.theatre import rebind, site
+from tests.ring.harness import rebind, site
 from unisono.core import Effect, Install
 from unisono.fsa import Figure
 from unisono.model import View

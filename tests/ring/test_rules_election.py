@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     EVERYONE,
     Room,
     armed_in,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     EVERYONE,
     GROUP,
     Room,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ring.theatre import (
+from tests.ring.harness import (
     EVERYONE,
     S,
     at_rest,

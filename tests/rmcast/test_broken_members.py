@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rmcast.theatre import GROUP, beat, core, step, together
+from tests.rmcast.harness import GROUP, beat, core, step, together
 from tests.scenarios.stage import Stage
 from unisono.core import Fail, Received
 from unisono.layout import encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rmcast.theatre import GROUP, beat, core, packets_in, step, together
+from tests.rmcast.harness import GROUP, beat, core, packets_in, step, together
 from tests.scenarios.stage import Stage
 from unisono.core import EVERYONE, Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.rmcast.theatre import together
+from tests.rmcast.harness import together
 from unisono.core import Effect
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.leaving import Leaving

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rmcast.theatre import GROUP, core, together
+from tests.rmcast.harness import GROUP, core, together
 from tests.scenarios.stage import Stage
 from tests.wire.test_wire import members
 from unisono.core import Expired, Leave, Received, Send

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rmcast.theatre import beat, core, packets_in, step, together
+from tests.rmcast.harness import beat, core, packets_in, step, together
 from unisono.core import Cause, Deliver, Expired, Fail, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast.packets import AckEntry, Beat, Data, Header, StreamStatus

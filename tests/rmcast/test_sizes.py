@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.rmcast.theatre import core, step, together
+from tests.rmcast.harness import core, step, together
 from unisono.core import CoreConfig, Deliver, Effect, Multicast, Received, Send
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms

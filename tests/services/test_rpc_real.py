@@ -16,7 +16,7 @@ from tests import waiting
 from tests.daemon import stage
 from tests.documents import blocks, section
 from tests.harness import ROOT, Module, output_of
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.toy.sequencer import SPEC
 from unisono.errors import Misuse
 from unisono.services import rpc

@@ -19,7 +19,7 @@ from typing import Any
 
 import unisono
 from tests.harness import UNISONO, Child, Module
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.feed.client import FeedClient
 from unisono.group import Group

@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from tests import waiting
-from tests.net.ear import Ear, free_port
+from tests.net.recorder import Recorder, free_port
 from unisono.core import EVERYONE
 from unisono.model import Address, Burst
 from unisono.net.address_validation import (
@@ -121,37 +121,39 @@ async def test_a_member_that_is_not_listed_joins_at_the_first_attempt(
 
 @pytest.mark.real
 async def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() -> None:
-    listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)), group="g")
-    guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
-    other = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other")
+    listed = Recorder(Addresses(peers=(Address("127.0.0.1", free_port()),)), group="g")
+    guest = Recorder(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
+    other = Recorder(
+        Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other"
+    )
     other.endpoint.send(EVERYONE, [HELLO])
     guest.endpoint.send(EVERYONE, [HELLO])
-    assert await listed.hears(1) == [HELLO]
+    assert await listed.received(1) == [HELLO]
     listed.endpoint.send(EVERYONE, [b"welcome"])
-    assert await guest.hears(1) == [b"welcome"]
+    assert await guest.received(1) == [b"welcome"]
     await waiting.eventually(lambda: other.endpoint.counts["drop.challenge"] >= 1)
     assert other.packets == []
     assert [source for source, _ in listed.bursts] == [guest.endpoint.address]
-    for ear in (listed, guest, other):
-        ear.close()
+    for recorder in (listed, guest, other):
+        recorder.close()
 
 
 @pytest.mark.real
 async def test_an_address_from_a_packet_is_validated_first() -> None:
     """The core of a member would send to the victim that a joiner named as its own address."""
 
-    ear = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
+    recorder = Recorder(Addresses(peers=(Address("127.0.0.1", free_port()),)))
     with Attacker() as victim:
         address = Address(*victim.socket.getsockname())
         for _ in range(50):
-            ear.endpoint.send((address,), [bytes(1_000)] * 20)
-        ear.endpoint.installed([ear.endpoint.address, address])
+            recorder.endpoint.send((address,), [bytes(1_000)] * 20)
+        recorder.endpoint.installed([recorder.endpoint.address, address])
         for _ in range(50):
-            ear.endpoint.send(EVERYONE, [bytes(1_000)] * 20)
-        assert [len(packet) for packet in await victim.got(ear.endpoint.address.port)] == [
+            recorder.endpoint.send(EVERYONE, [bytes(1_000)] * 20)
+        assert [len(packet) for packet in await victim.got(recorder.endpoint.address.port)] == [
             PACKET_BYTES
         ]
-    ear.close()
+    recorder.close()
 
 
 # -- the gate alone -----------------------------------------------------------------------------

@@ -19,10 +19,10 @@ import pytest
 
 from tests.daemon.stage import RING, daemon_process
 from tests.harness import Child, Module
-from tests.net.ear import free_port
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("crowd")]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("clients")]
 
 DAEMONS = 3
 
@@ -89,20 +89,20 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         until(lambda: all(len(each.expect("ring")["daemons"]) == 3 for each in daemons))
         killed, others = cast_of(size, place, dice)
 
-        def crowd(clients: Sequence[Any]) -> Child:
+        def many(clients: Sequence[Any]) -> Child:
             orders: dict[str, Any] = {
                 "batch": size.batch,
                 "pause_s": size.pause_s,
                 "nbytes": size.nbytes,
             }
             orders["clients"] = clients
-            return stack.enter_context(Module("crowd", "tests.daemon.crowd", orders))
+            return stack.enter_context(Module("clients", "tests.daemon.many_clients", orders))
 
-        victims = [crowd([each]) for each in killed]
-        crowds = [crowd(each) for each in others]
-        for each in (*victims, *crowds):
+        victims = [many([each]) for each in killed]
+        bystanders = [many(each) for each in others]
+        for each in (*victims, *bystanders):
             each.expect("joined")
-        for each in (*victims, *crowds):
+        for each in (*victims, *bystanders):
             each.write("talk")
         end = time.monotonic() + size.seconds
         pause_s = size.seconds / (size.killed + 1)
@@ -112,14 +112,14 @@ def play(size: Size, seed: int) -> dict[str, Any]:
             if size.kills_daemon and at == len(victims) // 2:
                 daemons.pop().kill()
         time.sleep(max(0.0, end - time.monotonic()))
-        for each in crowds:
+        for each in bystanders:
             each.write("silence")
-        for each in crowds:
+        for each in bystanders:
             each.expect("silent")
-        settle(crowds)
+        settle(bystanders)
         took_s = time.monotonic() - began
         reports = []
-        for at, each in enumerate(crowds):
+        for at, each in enumerate(bystanders):
             each.write(f"report {place}/report{at}")
             each.expect("reported")
             reports += json.loads((place / f"report{at}").read_text())
@@ -147,12 +147,12 @@ def check_beginnings(orphans: Sequence[Any], reports: Sequence[Any]) -> None:
             assert each["log"] == logs[each["group"]][: len(each["log"])], each["name"]
 
 
-def settle(crowds: Sequence[Child]) -> None:
+def settle(bystanders: Sequence[Child]) -> None:
     """Until nothing more comes to anybody."""
     end, before, still = time.monotonic() + LIMIT_S, None, 0
     while still < 4:
         counts = []
-        for each in crowds:
+        for each in bystanders:
             asked = len(each.of("count"))
             each.write("count")
             until(lambda each=each, asked=asked: len(each.of("count")) > asked, "a count")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import (
+from tests.mtp.harness import (
     GROUP,
     Room,
     core,
@@ -16,7 +16,7 @@ from tests.mtp.theatre import (
     seen,
     step,
 )
-from tests.mtp.theatre import together as gathered
+from tests.mtp.harness import together as gathered
 from unisono.core import Received
 from unisono.layout import encode
 from unisono.model import Address, Member

@@ -7,23 +7,22 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from tests.waiting import LIMIT_S
 from unisono.model import Address, Packets
 from unisono.net.addresses import Addresses
 from unisono.net.udp import Endpoint
 
-TIMEOUT_S = 5.0
 
-
-class Ear:
+class Recorder:
     """Keeps what an endpoint receives, with the memoryviews it was handed."""
 
     def __init__(self, at: Addresses, **options: Any) -> None:
         self.endpoint = Endpoint(at, buffer_bytes=1 << 20, **options)
         self.bursts: list[tuple[Address, Packets]] = []
         self._news = asyncio.Event()
-        self.endpoint.attach(asyncio.get_running_loop(), self._heard)
+        self.endpoint.attach(asyncio.get_running_loop(), self._received)
 
-    def _heard(self, found: list[tuple[Address, Packets]]) -> None:
+    def _received(self, found: list[tuple[Address, Packets]]) -> None:
         self.bursts += found
         self._news.set()
 
@@ -32,12 +31,12 @@ class Ear:
         return [bytes(packet) for _, packets in self.bursts for packet in packets]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not holds():
                 self._news.clear()
                 await self._news.wait()
 
-    async def hears(self, count: int) -> list[bytes]:
+    async def received(self, count: int) -> list[bytes]:
         await self.until(lambda: len(self.packets) >= count)
         return self.packets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import Room, core, delivered, forged, packets_in, payloads_of, step, together
+from tests.mtp.harness import Room, core, delivered, forged, packets_in, payloads_of, step, together
 from unisono.core import Multicast
 from unisono.model import Service
 from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, Batch, MembershipChange, read_content
