@@ -409,3 +409,21 @@ def test_the_screenshots_are_there_and_small() -> None:
     for name in shown:
         octets = (DOCS / name).read_bytes()
         assert octets.startswith(b"\x89PNG") and 10_000 < len(octets) < 250_000, name
+
+
+def test_a_run_that_is_uncertain_is_listed_and_not_accused() -> None:
+    told = story("a: view 1 a b | send\nb: view 1 a b | a:1", run="lost")
+    rows = tuple(row for row in told.rows if row.kind != "send")
+    verdict = judge(replace(told, rows=rows, unread={"a#1": "run=lost/a-1.parquet row 1"}), LAWS)
+    assert verdict.laws["no_creation"] == "uncertain"
+    text = page(findings({"lost": replaced(verdict)}), NOTHING)
+    assert "Uncertain in 1 run: rows could not be read" in text
+    assert "(uncertain: run=lost/a-1.parquet row 1 was not read)" in text
+    assert 'title="no_creation: uncertain"' in text
+    assert "Broken runs" not in text
+
+
+def replaced(verdict: Verdict) -> Verdict:
+    """Without what is certain."""
+    laws = {law: "kept" if how == "broken" else how for law, how in verdict.laws.items()}
+    return Verdict(laws, [each for each in verdict.violations if "uncertain" in each.detail])

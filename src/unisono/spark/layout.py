@@ -101,10 +101,6 @@ class ResultLayout:
         """Where a table of the batch is written before it is published."""
         return self.scratch / "staged" / table
 
-    def kept(self, name: str) -> Path:
-        """Where an intermediate table of the batch is kept."""
-        return self.scratch / "kept" / name
-
     def publish(self, runs: Iterable[str]) -> None:
         """Replace these runs by what is staged."""
         self._claim()
@@ -147,7 +143,7 @@ class ResultLayout:
 
     def clear(self) -> None:
         """Remove what is staged."""
-        for name in ("staged", "kept", "trash"):
+        for name in ("staged", "trash"):
             shutil.rmtree(self.scratch / name, ignore_errors=True)
 
     @property

@@ -39,6 +39,20 @@ def broken_section(findings: Findings) -> str:
     return section("broken", "Broken runs", note, *shown, _named(findings, rest))
 
 
+def uncertain_section(findings: Findings) -> str:
+    """Runs that break no law for certain, and may break one."""
+    runs = [run for run, each in sorted(findings.verdicts.items()) if each.kept and each.uncertain]
+    if not runs:
+        return ""
+    shown = "".join(
+        f'<h3>{clean(run)}</h3><ul class="told">{_violations(findings.verdicts[run].violations)}'
+        f"</ul>{_replay(findings.info_of(run))}"
+        for run in runs[:SHOWN_MAX]
+    )
+    note = f"Rows that could not be read may explain these.{more_in(len(runs) - SHOWN_MAX, 'runs')}"
+    return section("uncertain", "Uncertain runs", note, shown)
+
+
 def _run(findings: Findings, run: str) -> str:
     anchor, verdict, info = anchor_of(run), findings.verdicts[run], findings.info_of(run)
     laws = ", ".join(map(spaced, broken_laws(verdict)))

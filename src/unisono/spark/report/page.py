@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from unisono.spark.measures import CURVE
 from unisono.spark.plots import line_plot, linear, logarithmic
-from unisono.spark.report.broken import broken_section
+from unisono.spark.report.broken import broken_section, uncertain_section
 from unisono.spark.report.charts import recoveries_section, stability_section, summary_section
 from unisono.spark.report.diagrams import diagram_style
 from unisono.spark.report.markup import clean, column, count_of, figure, more_in, section, table
@@ -30,6 +30,7 @@ def page(findings: Findings, curves: Curves) -> str:
     sections = {
         "laws": ("Laws", laws_section(findings)),
         "broken": ("Broken runs", broken_section(findings)),
+        "uncertain": ("Uncertain runs", uncertain_section(findings)),
         "summary": ("By protocol", summary_section(findings)),
         "curves": ("Curves", _plots(curves)),
         "recoveries": ("Recoveries", recoveries_section(findings)),
