@@ -1,6 +1,6 @@
 """A pipeline that is killed at a random moment leaves no run that is lost, doubled or in half.
 
-`UNISONO_KILLS=50 pytest -m soak tests/spark/test_pipeline_kills.py` kills it so many times.
+`UNISONO_KILLS=50 pytest -m soak --timeout 0 tests/spark/test_pipeline_kills.py`: so many times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.layout import folders_in, run_of
 
-KILLS = int(os.environ.get("UNISONO_KILLS", "4"))
+KILLS = int(os.environ.get("UNISONO_KILLS", "3"))
 SEEDS = 6
 
 
