@@ -274,26 +274,34 @@ class Log:
 
     def _next_small(self) -> list[tuple[int, int, int, int, int, bytes]]:
         """The next batches without a hole that fit in one, once another follows them."""
-        found: list[tuple[int, int, int, int, int, bytes]] = []
-        rows = nbytes = 0
+        first = count = rows = nbytes = before = 0
         try:
+            # Without the blobs: most of a log is merged already, or was large from the beginning.
             following = self._connection.execute(
-                "SELECT first, last, rows, t_us, crc, blob FROM batch WHERE first > ?"
+                "SELECT first, last, rows, octets FROM batch WHERE first > ?"
                 " ORDER BY first LIMIT ?",
                 (self._merged, MERGED_ROWS_MAX + 1),
             )
-            for row in following:
-                rows, nbytes = rows + row[2], nbytes + len(row[5])
+            for at, last, its_rows, its_bytes in following:
+                rows, nbytes = rows + its_rows, nbytes + its_bytes
                 full = rows > MERGED_ROWS_MAX or nbytes > MERGED_BYTES_MAX
-                if found and (full or row[0] != found[-1][1] + 1):
-                    if len(found) > 1:
-                        return found
-                    self._merged = found[0][1]
-                    found, rows, nbytes = [], row[2], len(row[5])
-                found.append(row)
+                if count and (full or at != before + 1):
+                    if count > 1:
+                        return self._between(first, before)
+                    self._merged, count = before, 0
+                if not count:
+                    first, rows, nbytes = at, its_rows, its_bytes
+                count, before = count + 1, last
         except sqlite3.Error as error:
             raise files.bad(self.path, error) from None
         return []
+
+    def _between(self, first: int, last: int) -> list[tuple[int, int, int, int, int, bytes]]:
+        return self._connection.execute(
+            "SELECT first, last, rows, t_us, crc, blob FROM batch"
+            " WHERE first BETWEEN ? AND ? ORDER BY first",
+            (first, last),
+        ).fetchall()
 
     def _replace(self, merged: LogBatch) -> None:
         try:
