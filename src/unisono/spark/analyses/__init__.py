@@ -12,12 +12,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from unisono.errors import Misuse
 from unisono.spark.layout import MARK, SUMMARY, TABLES
+from unisono.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_RUN: Final = pa.field("run", pa.string())
 _VIEW: Final = re.compile(r"CREATE OR REPLACE TEMP VIEW (\w+)")
 
 
@@ -42,7 +47,10 @@ def create_views(session: SparkSession, out: str | os.PathLike[str]) -> list[str
         if not any((top / table).glob("**/*.parquet")):
             raise Misuse(f"{top}: no {table}; run the pipeline with --tables all, as Parquet")
         name = table.replace("/", "_")
-        session.read.parquet(str(top / table)).createOrReplaceTempView(name)
+        read = session.read
+        if table in SCHEMAS:  # Reading the schema of each table from a file takes a job.
+            read = read.schema(from_arrow_schema(SCHEMAS[table].append(_RUN)))
+        read.parquet(str(top / table)).createOrReplaceTempView(name)
         names.append(name)
     for name, statement in statements().items():
         session.sql(statement)
