@@ -26,7 +26,7 @@ from tests.daemon.stage import (
     stopped,
 )
 from tests.net.recorder import free_port
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 from unisono.client import frames
 from unisono.client.frames import FrameKind, FrameSplitter, JoinFrame, ShedFrame, StateFrame, framed
 from unisono.daemon import Daemon, RegistryLimits, SessionLimits, records
@@ -47,7 +47,7 @@ class Raw:
 
     def __init__(self, place: Path, *first: bytes) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(20)
+        self.socket.settimeout(LIMIT_S)
         self.socket.connect(f"{place}/d0")
         if first:
             self.socket.sendall(b"".join(first))

@@ -16,6 +16,7 @@ import pytest
 
 from tests.feed.stage import Served, message
 from tests.harness import output_of
+from tests.waiting import LIMIT_S
 from unisono.errors import BadPacket, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.client import FeedClient, FeedGone
@@ -119,8 +120,8 @@ ATTACKS: dict[str, bytes] = {
 def written(at: str, body: bytes) -> bytes:
     """What a feed answers to this."""
     host, port = at.split(":")
-    with socket.create_connection((host, int(port)), 5) as made:
-        made.settimeout(10)
+    with socket.create_connection((host, int(port)), LIMIT_S) as made:
+        made.settimeout(LIMIT_S)
         made.sendall(protocol.HELLO + ASK + protocol.frame(FeedFrameKind.ROWS, body))
         made.shutdown(socket.SHUT_WR)
         found = b""
@@ -173,7 +174,7 @@ def test_names_and_numbers_that_do_not_fit_are_refused(
     found = {"do": "rows", "query": "q", "partition": 0, "epoch": 0, "first_row": 0, **fields}
     with Served(tmp_path) as served:
         host, port = served.at.split(":")
-        with socket.create_connection((host, int(port)), 5) as made:
+        with socket.create_connection((host, int(port)), LIMIT_S) as made:
             made.sendall(
                 protocol.HELLO
                 + protocol.json_frame(FeedFrameKind.REQUEST, **found)

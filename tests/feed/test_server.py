@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.feed.stage import Served, messages, put, view
+from tests.waiting import LIMIT_S
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import FeedClient, FeedGone, protocol, rows
 from unisono.feed.epochs import Counting, stretches_of
@@ -220,8 +221,8 @@ def test_rows_come_in_with_their_identity(tmp_path: Path) -> None:
 
 def raw(at: str, data: bytes) -> bytes:
     host, port = at.split(":")
-    with socket.create_connection((host, int(port)), 5) as made:
-        made.settimeout(5)
+    with socket.create_connection((host, int(port)), LIMIT_S) as made:
+        made.settimeout(LIMIT_S)
         made.sendall(data)
         made.shutdown(socket.SHUT_WR)
         found = b""
@@ -315,14 +316,14 @@ def test_who_is_turned_away_while_it_still_asks_reads_why(
     with Served(tmp_path) as served, FeedClient(served.at, 5) as client:
         client.bounds()
         host, port = served.at.split(":")
-        with socket.create_connection((host, int(port)), 5) as late:
-            time.sleep(0.2)  # the door has answered and said its last before the first octet comes
+        with socket.create_connection((host, int(port)), LIMIT_S) as late:
+            time.sleep(0.2)  # the server has answered and closed before the first byte comes
             late.sendall(protocol.HELLO)
             time.sleep(0.05)
             late.sendall(protocol.json_frame(FeedFrameKind.REQUEST, do="bounds"))
             assert b"too many readers" in late.recv(4096)
-        with socket.create_connection((host, int(port)), 5) as silent:
-            silent.settimeout(5)
+        with socket.create_connection((host, int(port)), LIMIT_S) as silent:
+            silent.settimeout(LIMIT_S)
             while silent.recv(4096):
                 pass
         assert client.bounds().end == 0
@@ -335,7 +336,7 @@ def test_a_slow_reader_holds_up_nobody(tmp_path: Path) -> None:
         for seq in range(1, 61):
             served.say([messages(seq, seq)[0]._replace(payload=payload)])
         host, port = served.at.split(":")
-        with socket.create_connection((host, int(port)), 5) as slow:
+        with socket.create_connection((host, int(port)), LIMIT_S) as slow:
             slow.sendall(
                 protocol.HELLO
                 + protocol.json_frame(FeedFrameKind.REQUEST, do="read", after=0, upto=60)
