@@ -139,6 +139,16 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b | view 2 a | send | a:1 | view 4 a b | send | a:2
         b: view 1 a b | view 3 b | view 4 a b cut a:1
     """),
+    _doctored("agreement", "one that comes along misses a message of one that does not", """
+        a: view 1 a b c | c:1 | transitional 1t a b stayed a b | view 2 a b stayed a b
+        b: view 1 a b c | transitional 1t a b stayed a b | view 2 a b stayed a b
+        c: view 1 a b c | send | c:1 | crash
+    """),
+    _doctored("causal", "one that comes along misses what its companion knew", """
+        a: view 1 a b c | view 2 a b stayed a b | b:1
+        b: view 1 a b c | c:1 | view 2 a b stayed a b | send | b:1
+        c: view 1 a b c | send | c:1 | crash
+    """),
     _doctored("virtual_synchrony", "one of a transitional set misses a message", """
         a: view 1 a b c | send | a:1 | view 2 a b c stayed a b
         b: view 1 a b c | view 2 a b c stayed a b
@@ -1003,6 +1013,21 @@ SOUND: list[Sound] = [
         a: view 4 a | view 5 a c d cut c:1 d:1 | c:2 | send | a:3
         c: view 5 a c d cut a:2 | send | c:2 | a:3
         d: view 5 a c d cut a:2 | c:2 | a:3
+    """, but="prefix one_primary"),
+    _sound("what a component said before it met another, by one that both knew and lost", """
+        a: view 1 a c | view 2 a stayed a | view 4 a b stayed a
+        b: view 3 b c | c:1 | view 4 a b stayed b
+        c: view 1 a c | view 3 b c stayed c | send | c:1 | crash
+    """, but="prefix one_primary"),
+    _sound("one returns that knows what one that is gone said, to one that never left", """
+        a: view 1 a b c | view 3 a b stayed a | b:1
+        b: view 1 a b c | view 2 b c stayed b c | c:1 | send | view 3 a b stayed b | b:1
+        c: view 1 a b c | view 2 b c stayed b c | send | c:1 | crash
+    """, but="prefix one_primary sending_view"),
+    _sound("who leaves delivers with those that come along, and one that parted leaves too", """
+        a: view 1 a b c | send | transitional 1t a b stayed a b | a:1 | left
+        b: view 1 a b c | transitional 1t a b stayed a b | a:1 | view 2 b stayed b
+        c: view 1 a b c | view 3 c stayed c | left
     """, but="prefix one_primary"),
     _sound("parted in a view that one of them never left", """
         a: view 1 a b | send | a:1 | view 3 a b cut b:1 stayed a | b:2
