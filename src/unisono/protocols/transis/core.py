@@ -114,7 +114,8 @@ class Transis:
         return self._queue.send_credit()
 
     def held(self) -> Mapping[Member, int]:
-        return self.flush.ordering.held() if self.flush.ordering is not None else {}
+        ordering = self.flush.ordering
+        return self._delivery.marks() | (ordering.held() if ordering is not None else {})
 
     def transition_counts(self) -> Mapping[str, int]:
         return self.machine.walked

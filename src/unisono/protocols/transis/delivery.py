@@ -60,6 +60,11 @@ class ApplicationQueue:
     def is_empty(self) -> bool:
         return not self._waiting
 
+    def marks(self) -> dict[Member, int]:
+        """By sender, the last message that waits; it may be gone."""
+        runs = (item for item in self._waiting if isinstance(item, MessageRun))
+        return {run.sender: run.number + run.times - 1 for run in runs}
+
     def deliver(self, out: list[Effect]) -> None:
         if not self._waiting or self.congested or self.awaits_state:
             return
