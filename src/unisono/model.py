@@ -147,6 +147,10 @@ class ChangeKind(Enum):
     LOCK_RELEASED = "lock_released"
     SIZE_CHANGED = "size_changed"
     SCOPE_CHANGED = "scope_changed"
+    PRIMARY = "primary"
+    """From here on this is the primary component, the one that may operate."""
+    SECONDARY = "secondary"
+    """This is not the primary component, so far."""
 
 
 class ChangeScope(Enum):
@@ -167,7 +171,8 @@ class Change(NamedTuple):
     who: tuple[Member, ...] = ()
     where: ChangeScope = ChangeScope.GLOBAL
     number: int | None = None
-    """Of a lock, its number; of a vote, the minimum or a `SizeVote`; of the scope, the hops."""
+    """Of a lock, its number; of a vote, the minimum or a `SizeVote`; of the scope, the hops; of a
+    primary component that follows others, its number among them."""
 
     def __str__(self) -> str:
         """`lock_granted 7 a#1`, `size_changed pessimistic b#1`, `failed c#1 d#1`."""
@@ -235,6 +240,14 @@ class View:
 
     def __contains__(self, who: object) -> bool:
         return who in self.members
+
+    @property
+    def primary(self) -> bool | None:
+        """Whether this is the primary component; None where the protocol does not tell."""
+        for change in self.changes:
+            if change.what in (ChangeKind.PRIMARY, ChangeKind.SECONDARY):
+                return change.what is ChangeKind.PRIMARY
+        return None
 
 
 VARIED: Final = -1

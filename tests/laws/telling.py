@@ -6,7 +6,7 @@
 A line is (more of) one life, in its order; what happens is set apart by bars:
 
     view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded | parted]  it installs a view
-        [also WHAT[:N]:MEMBER…]         with these changes, such as `lock_granted:7:a failed:b`
+        [also WHAT[:N]:MEMBER…]         with these changes: `lock_granted:7:a failed:b primary:3:`
     transitional ID MEMBER…             it installs a transitional view
     holds MEMBER:N…                     what it has received when the view ends
     stable MEMBER:N [MEMBER…]           that message is stable, and these hold it
@@ -174,7 +174,7 @@ class Teller:
 
 def _change(text: str) -> str:
     *words, member = text.split(":")
-    return " ".join((*words, key(member)))
+    return " ".join((*words, key(member)) if member else words)
 
 
 def story(text: str, service: str = "causal", torn: str = "", run: str = "story") -> History:
