@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.transis.primary_explorer import Explorer, TwoPrimaries
 from unisono.errors import BadPacket
+from unisono.laws import judge
+from unisono.model import Change, ChangeKind, Member
+from unisono.protocols.transis import SPEC
 from unisono.protocols.transis.primary import (
     ATTEMPTS_MAX,
     FormPrimary,
@@ -14,6 +19,7 @@ from unisono.protocols.transis.primary import (
     PrimarySession,
     PrimaryVoting,
     Remember,
+    StaticMajority,
     Step,
     Tell,
     has_majority,
@@ -21,6 +27,9 @@ from unisono.protocols.transis.primary import (
     write_memory,
     write_report,
 )
+from unisono.sim.plan import Plan
+from unisono.sim.run import run as simulate
+from unisono.trace.history import History
 
 
 class Forgetful(PrimaryVoting):
@@ -153,3 +162,50 @@ def test_records_and_reports_round_trip_and_hostile_ones_are_refused() -> None:
     for at in range(len(write_report(report))):
         with pytest.raises(BadPacket):
             read_report(write_report(report)[:at])
+
+
+# In a group: the component that has a majority of all processes.
+
+
+def components(seed: int) -> History:
+    """Of four processes, through any faults."""
+    plan = Plan(
+        protocol="transis",
+        nodes=4,
+        seed=seed,
+        faults="chaos",
+        messages=60,
+        options={"primary_of_count": 4},
+        spec=SPEC,
+    )
+    outcome = simulate(plan)
+    assert outcome.violations == ()
+    assert outcome.history is not None
+    return outcome.history
+
+
+@pytest.mark.rule("TRA-18")
+def test_only_the_component_with_a_majority_operates() -> None:
+    told = set()
+    for history in map(components, range(4)):
+        assert judge(history, ["one_primary"]).violations == []
+        for trace in history.lives.values():
+            in_view = ""
+            for row in trace.rows:
+                if row.kind == "view":
+                    (in_view,) = {"primary", "secondary"} & set(row.changes or ())
+                    assert (in_view == "primary") == (len(row.members or ()) > 2)
+                    told.add(in_view)
+                elif row.kind == "deliver":
+                    assert in_view == "primary"
+    assert told == {"primary", "secondary"}
+
+
+@pytest.mark.catches("one_primary")
+def test_components_that_all_operate_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def enter(self: StaticMajority, members: Iterable[Member]) -> tuple[Change, ...]:
+        self.may_operate = True
+        return (Change(ChangeKind.PRIMARY),)
+
+    monkeypatch.setattr(StaticMajority, "enter", enter)
+    assert any(judge(components(seed), ["one_primary"]).violations for seed in range(12))

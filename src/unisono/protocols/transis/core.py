@@ -49,6 +49,7 @@ from unisono.protocols.transis.packets import (
     read_all,
 )
 from unisono.protocols.transis.parameters import DEFAULTS, Parameters
+from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
@@ -82,10 +83,11 @@ class Transis:
             outgoing,
             lambda rank: failures.is_quiet(local.keys[rank]),
         )
-        self._flow = Flow(config, parameters, local, outgoing, queue, repair.piece_bytes)
+        self._primary = primary = StaticMajority(parameters.primary_of_count)
+        self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
         self.flush = flush = Flush(
-            local, outgoing, queue, repair, delivery, transfer, self._new_ordering
+            local, outgoing, queue, repair, delivery, transfer, primary, self._new_ordering
         )
         self.membership = membership = Membership(
             config, parameters, local, outgoing, suggestion, failures, merging, flush, queue
@@ -106,10 +108,11 @@ class Transis:
         return self.codec.counts
 
     def send_credit(self) -> int:
-        """None while congested: our own messages would be delivered here too."""
+        """None while congested: our own messages would be delivered here too. None in a component
+        that may not operate."""
         if self.machine.state not in INSIDE or self.local.leaving:
             return 0
-        if self._delivery.congested or self.flush.is_new():
+        if self._delivery.congested or self.flush.is_new() or not self._primary.may_operate:
             return 0
         return self._queue.send_credit()
 

@@ -17,6 +17,7 @@ from unisono.protocols.transis.assembly import turn_of
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
 from unisono.protocols.transis.parameters import Parameters
+from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
@@ -43,12 +44,14 @@ class Flow:
         local: LocalMember,
         outgoing: PacketSender,
         queue: SendQueue,
+        primary: StaticMajority,
         piece_bytes: int,
     ) -> None:
         self._parameters = parameters
         self._local = local
         self._outgoing = outgoing
         self._queue = queue
+        self._primary = primary
         self._piece_bytes = piece_bytes
         self._window_bytes = min(WINDOW_BYTES, config.window_bytes_max)
         self._next_us = 0
@@ -68,7 +71,7 @@ class Flow:
         """Once a step: send what may be sent; then see when to say that I am alive."""
         queue, now_us = self._queue, self._local.now_us
         for _ in range(BURSTS_MAX):
-            if not queue or not ordering.order.may_emit():
+            if not queue or not ordering.order.may_emit() or not self._primary.may_operate:
                 break
             burst_bytes, fill = self._burst_bytes(), self._fill(ordering)
             if fill >= 1:

@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from unisono.core import EVERYONE, Effect
+from unisono.core import EVERYONE, Effect, Warn
 from unisono.model import Change, ChangeKind, Member, View, changes_of
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.delivery import ApplicationQueue
 from unisono.protocols.transis.ordering import LastRuns, Ordering
 from unisono.protocols.transis.packets import Agree
+from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 
+SECONDARY: Final = "not in the primary component: messages wait until a majority is together"
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
@@ -38,6 +40,7 @@ class Flush:
         repair: Repair,
         delivery: ApplicationQueue,
         transfer: StateTransfer,
+        primary: StaticMajority,
         new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
     ) -> None:
         self._local = local
@@ -46,6 +49,7 @@ class Flush:
         self._repair = repair
         self._delivery = delivery
         self._transfer = transfer
+        self._primary = primary
         self._new_ordering = new_ordering
         self.ordering: Ordering | None = None
         """The stream of the configuration; None before the first."""
@@ -258,6 +262,9 @@ class Flush:
         new = {report.sender for report in stay.values() if report.is_new}
         view = self._view(configuration, came, sent, new, gone, is_new)
         self._delivery.install(view)
+        if view.primary is not None:
+            # The application's messages wait, those that it has already sent among them.
+            out.append(Warn("" if view.primary else SECONDARY))
         self._transfer.enter(_state_source(list(stay.values())), is_new, out)
         self.life = 0
         self._reports, self._early = {}, {}
@@ -294,6 +301,7 @@ class Flush:
         merged = tuple(member for member in joined if member not in new)
         if merged and not is_new:
             changes = (*changes, *Change(ChangeKind.MERGED, merged).seen_by(me))
+        changes = (*changes, *self._primary.enter(members))
         cut = tuple(
             (member, sent[member])
             for member in members

@@ -15,8 +15,11 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "token": 0,
     "vertex_packets": 16,
     "members_count_max": 32,
+    "primary_of_count": 0,
 }
-"""`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10]."""
+"""`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10];
+`primary_of_count`, where it is not 0, is how many processes there are: only a component with more
+than half of them operates [TRA-18]."""
 VERTEX_PACKETS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
 BOUNDS: Final = {
@@ -25,6 +28,7 @@ BOUNDS: Final = {
     "token": (0, 1),
     "vertex_packets": (1, VERTEX_PACKETS_MAX),
     "members_count_max": (1, MEMBERS_MAX),
+    "primary_of_count": (0, MEMBERS_MAX),
 }
 MERGE_DOUBLINGS: Final = 4
 """The pause before the next merge doubles this often at most."""
@@ -58,6 +62,7 @@ class Parameters:
     vertex_packets: int
     members_count_max: int
     token: bool
+    primary_of_count: int
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
@@ -77,4 +82,5 @@ class Parameters:
             vertex_packets=chosen["vertex_packets"],
             members_count_max=chosen["members_count_max"],
             token=bool(chosen["token"]),
+            primary_of_count=chosen["primary_of_count"],
         )

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from unisono.errors import BadPacket
 from unisono.fields import U64
 from unisono.layout import decode, encode
-from unisono.model import Buffer
+from unisono.model import Buffer, Change, ChangeKind, Member
 
 ATTEMPTS_MAX: Final = 16
 """Attempts that a member remembers without knowing whether they succeeded; with so many it takes
@@ -75,6 +75,22 @@ def has_majority(names: Collection[str], previous: Sequence[str]) -> bool:
     """Whether these are more than half of the previous ones, or half of them with the first."""
     common = len(set(previous).intersection(names))
     return 2 * common > len(previous) or (2 * common == len(previous) and min(previous) in names)
+
+
+class StaticMajority:
+    """The component with more than half of all processes; without a count, every one operates."""
+
+    def __init__(self, process_count: int) -> None:
+        self._process_count = process_count
+        self.may_operate = not process_count
+
+    def enter(self, members: Iterable[Member]) -> tuple[Change, ...]:
+        """A view with these begins. What it says about it."""
+        if not self._process_count:
+            return ()
+        names = {member.name for member in members}
+        self.may_operate = 2 * len(names) > self._process_count
+        return (Change(ChangeKind.PRIMARY if self.may_operate else ChangeKind.SECONDARY),)
 
 
 class PrimaryVoting:
