@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from unisono.laws import sentence
 from unisono.model import Resilient
 from unisono.protocols.rmp import SPEC
 from unisono.sim.chaos import EVENTS
 from unisono.sim.plan import Plan, dice
+from unisono.sim.run import run
 from unisono.sim.swarm import drawn
 
 
@@ -28,3 +30,9 @@ def all_levels(seed: int, least: int = 3, most: int = 9, messages: int = 60) -> 
         requests = EVENTS["request"](plan, plan.weather.fault_us, SPEC, dice(seed, "requests"))
         schedule = tuple(sorted((*schedule, *requests), key=lambda event: event.at_us))
     return replace(plan, weather=replace(plan.weather, services=levels, schedule=schedule))
+
+
+def broken(seed: int) -> str:
+    """The first violation of a run, or nothing."""
+    found = run(all_levels(seed)).violations
+    return f"{seed}: {sentence(found[0])}" if found else ""

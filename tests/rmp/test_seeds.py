@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+
 import pytest
 
-from tests.rmp.levels import all_levels
+from tests.rmp.levels import all_levels, broken
 from tests.rmp.stage import Stage
 from unisono.core import Fail
 from unisono.model import Address, Member, Service
@@ -14,6 +17,10 @@ from unisono.protocols.rmp.packets import BLOCK_HEAD
 from unisono.protocols.rmp.sources import Sources
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
+
+SEEDS = int(os.environ.get("UNISONO_SEEDS") or 10_000)
+FIRST = int(os.environ.get("UNISONO_FIRST") or 0)
+SOAKED = os.environ.get("UNISONO_PROTOCOL") or ""
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,16 @@ def test_a_seed_that_once_failed_holds(nodes: int, seed: int) -> None:
 )
 def test_all_levels_with_locks_and_votes(seed: int) -> None:
     assert simulate(all_levels(seed)).violations == ()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(SOAKED not in ("", "rmp"), reason="another protocol is soaked")
+def test_thousands_of_seeds_with_all_levels_locks_and_votes() -> None:
+    """All seven levels in every run, 3 to 9 members. `UNISONO_FIRST` is the first seed."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = [each for each in pool.imap(broken, range(FIRST, FIRST + SEEDS), 8) if each]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
