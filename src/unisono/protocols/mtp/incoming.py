@@ -87,7 +87,7 @@ class Incoming:
         """Every header carries statuses and the next number; those of masters decide, and the
         master's sets the pace."""
         # Deviates [MTP 3.3]: in the paper the statuses in any member's header count. A member that
-        # is broken would have messages skipped or delivered that the master decided otherwise.
+        # is broken would have messages skipped or delivered that the master decides otherwise.
         is_master = header.sender == self._master.key
         decides = is_master or header.sender in self._replicas.seats.keys
         if self._ordering.learn(header, decides) and is_master:

@@ -126,13 +126,19 @@ class Ordering:
             self._codec.drop("window")
             return False
         if base > consumer.next_out or base > consumer.next_in:
-            # From others: that there are statuses, which the master is asked for.
-            if consumer.learn(base, header.last if decides else ()):
+            if consumer.learn(base, header.last if decides else self._late(base, header.last)):
                 self.has_news = True
                 self.version += 1
         if header.next > self.known_next or base > self.known_next:
             self.know(max(header.next, base), decides)
         return True
+
+    def _late(self, base: int, last: tuple[MessageStatus, ...]) -> tuple[MessageStatus, ...]:
+        """Of statuses that others state, those that a master decided long ago."""
+        late = max(self._granted, self._consumer.next_in) - self._consumer.t
+        if self._consumer.next_out >= late:
+            return ()
+        return tuple([its if base - k < late else PENDING for k, its in enumerate(last, 1)])
 
     def decide(self, number: int, last: tuple[MessageStatus, ...]) -> None:
         """We are the master: these statuses are committed."""
