@@ -16,9 +16,9 @@ import pytest
 
 from tests.feed.stage import Served, message
 from tests.harness import output_of
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, until
 from unisono.errors import BadPacket, UnisonoError
-from unisono.feed import protocol, rows
+from unisono.feed import protocol, rows, server
 from unisono.feed.client import FeedClient, FeedGone
 from unisono.feed.protocol import FeedFrameKind
 from unisono.feed.untrusted_arrow import BadRows, read_batch
@@ -310,3 +310,38 @@ def test_a_damaged_log_is_reported_and_not_trusted() -> None:
         with pytest.raises(BadRows):
             rows.decoded(bytes(data))
         data += dice.randbytes(200)
+
+
+# -- who connects and says nothing, or begins too much ---------------------------------------------
+
+
+def connected(served: Served) -> socket.socket:
+    host, port = served.at.split(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def test_who_connects_and_asks_nothing_is_disconnected_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.1)
+    with Served(tmp_path) as served, connected(served) as made:
+        made.settimeout(LIMIT_S)
+        made.sendall(protocol.HELLO)
+        assert made.recv(1) == b"", "closed, long before an idle client that has asked"
+
+
+def test_frames_that_have_begun_are_bounded_for_all_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "ARRIVING_BYTES_MAX", 1000)
+    begun = protocol.HELLO + ASK + protocol.front(FeedFrameKind.ROWS, 900)
+    with Served(tmp_path) as served, connected(served) as one, connected(served) as other:
+        one.sendall(begun)
+        until(lambda: served._server.arriving_bytes)
+        other.settimeout(LIMIT_S)
+        other.sendall(begun)
+        answer = other.recv(65_536)
+        kind, length = protocol.front_read(answer[: protocol.FRONT_BYTES])
+        found = protocol.parse_json(answer[protocol.FRONT_BYTES :][:length])
+        assert kind is FeedFrameKind.REFUSED and found["why"] == protocol.Refusal.BUSY
+        until(lambda: served.counts.get("drop.busy") == 1)

@@ -68,6 +68,14 @@ def records_of(path: Path) -> list[bytes]:
         store.close()
 
 
+def test_only_its_owner_reads_a_stable_file(tmp_path: Path) -> None:
+    store = StableFile(tmp_path / "stable")
+    store.append(b"one")
+    store.replace(b"two")
+    store.close()
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+
+
 def test_records_survive_and_a_torn_tail_does_not(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "stable"
     store = StableFile(path)

@@ -27,6 +27,8 @@ THREADS: Final = 4
 QUERY_MAX: Final = 1024
 IDLE_S: Final = 600.0
 """A connection without a request for this long is closed."""
+ARRIVING_BYTES_MAX: Final = 256 << 20
+"""Of all frames that have begun; beyond, one that begins is refused as busy."""
 REQUEST_S: Final = 60.0
 """A frame that has begun must be complete within this time."""
 SILENT_S: Final = 120.0
@@ -53,6 +55,8 @@ class Server:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.readers_count = 0
+        self.arriving_bytes = 0
+        """Of frames that have begun and are not complete."""
         self.counts: Counter[str] = Counter()
 
     async def open(self, host: str, port: int) -> int:
@@ -141,12 +145,14 @@ class _Connection:
         async with asyncio.timeout(REQUEST_S):
             if await self._reader.readexactly(len(protocol.HELLO)) != protocol.HELLO:
                 raise BadPacket("foreign")
+        patience_s = REQUEST_S  # Whoever connects has something to ask.
         while True:
             try:
-                async with asyncio.timeout(IDLE_S):
+                async with asyncio.timeout(patience_s):
                     start = await self._reader.readexactly(protocol.FRONT_BYTES)
             except (asyncio.IncompleteReadError, TimeoutError):
                 return
+            patience_s = IDLE_S
             request = protocol.parse_json(
                 await self._body(start, FeedFrameKind.REQUEST, protocol.REQUEST_BYTES_MAX)
             )
@@ -169,8 +175,16 @@ class _Connection:
         its_kind, length = protocol.front_read(start, bytes_max)
         if its_kind is not kind:
             raise BadPacket("kind")
-        async with asyncio.timeout(REQUEST_S):
-            return await self._reader.readexactly(length)
+        server = self._server
+        if server.arriving_bytes and server.arriving_bytes + length > ARRIVING_BYTES_MAX:
+            await self._reply(protocol.refusal(Refusal.BUSY, "too many rows at once: try again"))
+            raise BadPacket("busy")
+        server.arriving_bytes += length
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                return await self._reader.readexactly(length)
+        finally:
+            server.arriving_bytes -= length
 
     async def _reply(self, *parts: bytes) -> None:
         self._writer.writelines(parts)
@@ -229,7 +243,8 @@ class _Connection:
 
     async def _rows(self, request: dict[str, Any]) -> None:
         """Rows for the group, each multicast once even if repeated."""
-        start = await self._reader.readexactly(protocol.FRONT_BYTES)
+        async with asyncio.timeout(REQUEST_S):
+            start = await self._reader.readexactly(protocol.FRONT_BYTES)
         body = await self._body(start, FeedFrameKind.ROWS, protocol.ROWS_BYTES_MAX)
         query = request.get("query")
         if not isinstance(query, str) or not 0 < len(query) <= QUERY_MAX or not query.isprintable():

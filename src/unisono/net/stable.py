@@ -92,7 +92,7 @@ class StableFile:
         beside = self._path.with_name(self._path.name + ".lock")
         begun = self._path.exists() and self._path.stat().st_size > 0
         self._removed = beside.exists() and not begun
-        self._lock = os.open(beside, _FLAGS, 0o644)
+        self._lock = os.open(beside, _FLAGS, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -103,7 +103,7 @@ class StableFile:
 
     def _open(self) -> None:
         self._beside.unlink(missing_ok=True)
-        self._handle = os.open(self._path, _FLAGS | os.O_APPEND, 0o644)
+        self._handle = os.open(self._path, _FLAGS | os.O_APPEND, 0o600)
         with self._reading() as file:
             end = _sound_end(file, str(self._path))
         if not end:
@@ -183,7 +183,7 @@ class StableFile:
         self._check(len(data))
         fresh = -1
         try:
-            fresh = os.open(self._beside, _FLAGS | os.O_APPEND | os.O_TRUNC, 0o644)
+            fresh = os.open(self._beside, _FLAGS | os.O_APPEND | os.O_TRUNC, 0o600)
             self._disk.write(fresh, data)
             self._disk.sync(fresh)
             self._disk.replace(self._path, self._beside)
