@@ -23,6 +23,9 @@ from unisono.sim.run import run
         (6, 65, "chaos"),
         # The holder of the token sent one class of messages at a time.
         (5, 71, "chaos"),
+        # A process known by its key alone was waited for without end; and a member that had gone on
+        # elsewhere, and was still heard, was not missed.
+        (3, 1054, "chaos"),
         # Components that merge owe nothing of before: those of the lost, and of one that left.
         (5, 7, "mild"),
         (6, 12, "mild"),

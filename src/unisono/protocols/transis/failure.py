@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from unisono.core import Effect, Probe
 from unisono.model import Address, Member
@@ -20,20 +20,19 @@ class SilenceWatch:
     def __init__(self, parameters: Parameters, local: LocalMember) -> None:
         self._local = local
         self._detector: Detector[int] = Detector(parameters.detect_us, parameters.look_us)
-        self._watched: dict[int, Member] = {}
+        self._watched: list[int] = []
+        self._members: dict[int, Member] = {}
 
     @property
     def listened_us(self) -> int:
         """A clock that stands while this process does not run."""
         return self._detector.listened_us
 
-    def watch(self, members: Collection[Member], keys: Collection[int]) -> None:
-        """From now on these count, and no others; their keys, and the members that are known."""
-        me = self._local.key
-        self._detector.keep([key for key in keys if key != me], self._local.now_us)
-        self._watched = {
-            key: member for key, member in zip(keys, members, strict=True) if key != me
-        }
+    def watch(self, keys: Collection[int], members: Mapping[int, Member]) -> None:
+        """From now on these count, and no others; some may not have introduced themselves."""
+        self._watched = [key for key in keys if key != self._local.key]
+        self._detector.keep(self._watched, self._local.now_us)
+        self._members = {key: members[key] for key in self._watched if key in members}
 
     def look(self) -> None:
         self._detector.look(self._local.now_us)
@@ -53,12 +52,12 @@ class SilenceWatch:
 
     def probe(self, out: list[Effect]) -> None:
         """Ask the network whether the processes of those that are quiet still exist."""
-        to = tuple(member.address for key, member in self._watched.items() if self.is_quiet(key))
+        to = tuple(member.address for key, member in self._members.items() if self.is_quiet(key))
         if to:
             out.append(Probe(to))
 
     def doubt(self, address: Address) -> None:
         """The network reports that no process listens there."""
-        for key, member in self._watched.items():
+        for key, member in self._members.items():
             if member.address == address:
                 self._detector.refuse(key, self._local.now_us)

@@ -81,10 +81,7 @@ class Membership:
     def _tell(self, out: list[Effect]) -> None:
         """The suggestion is new."""
         self._since_us = self._failures.listened_us
-        suggestion = self._suggestion
-        keys = list(suggestion.proposed)
-        known = [key for key in keys if key in suggestion.members]
-        self._failures.watch([suggestion.members[key] for key in known], known)
+        self._failures.watch(self._suggestion.proposed, self._suggestion.members)
         self._suggest(out)
 
     def _suggest(self, out: list[Effect]) -> None:
@@ -155,8 +152,8 @@ class Membership:
             known = self._names[sender.name].incarnation
             refuse = Refuse(key, f"a later incarnation of {sender.name} is known", known)
             self._outgoing.send([refuse], out, (sender.address,))
-        elif key != self._local.key and key not in self._suggestion.failed:
-            if key not in self._suggestion.proposed:
+        elif key != self._local.key:
+            if self._suggestion.is_elsewhere(key, packet.stamp):
                 self._merging.greet(sender.address, sender, packet.stamp, out)
 
     def greet_source(self, out: list[Effect]) -> None:
@@ -166,10 +163,9 @@ class Membership:
 
     def answers_me(self, packet: ComponentAnnounce) -> bool:
         """A process of another component hears me, and I hear it."""
-        key = key_of(packet.sender)
         if self._is_former(packet.sender) or not self._merging.hears_me(packet):
             return False
-        return key not in self._suggestion.failed and key not in self._suggestion.proposed
+        return self._suggestion.is_elsewhere(key_of(packet.sender), packet.stamp)
 
     def may_merge(self, packet: ComponentAnnounce) -> bool:
         return self._merging.may_begin() and self.answers_me(packet)
@@ -308,7 +304,9 @@ class Membership:
     def install(self, event: object, out: list[Effect]) -> None:
         suggestion = self._suggestion
         self._flush.install(out)
-        self._failures.watch(self._local.configuration.members, self._local.keys)
+        configuration = self._local.configuration
+        members = dict(zip(self._local.keys, configuration.members, strict=True))
+        self._failures.watch(self._local.keys, members)
         self._merging.ended(bool(suggestion.failed))
         suggestion.end()
         self._settles_us = 0

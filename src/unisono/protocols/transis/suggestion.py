@@ -131,6 +131,10 @@ class Suggestion:
         """Whether its sender has heard of my attempt since this one."""
         return dict(packet.proposed).get(self._key, -1) >= stamp
 
+    def is_elsewhere(self, key: int, stamp: int) -> bool:
+        """Whether a process is in no attempt with me: not in my set, or in a later one."""
+        return key not in self.failed and stamp > self.proposed.get(key, 0)
+
     def unlike(self) -> list[int]:
         """Those of the set that are not known to suggest the same."""
         found = []
