@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
+from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
 from unisono.model import Service, ServiceLevel
 from unisono.spec import ProtocolSpec
@@ -36,7 +37,7 @@ def given(config: Config) -> dict[str, Any]:
 
 
 def spec_of(protocol: str) -> ProtocolSpec:
-    """The protocol of the ring; `Misuse` without a total order."""
+    """The protocol of the ring; `Misuse` without one total order for all."""
     from unisono import protocols
 
     spec = protocols.spec(protocol)
@@ -44,6 +45,11 @@ def spec_of(protocol: str) -> ProtocolSpec:
         raise Misuse(
             f"protocol {spec.name} has no total order, and daemons need one: use"
             f" {' or '.join(protocols.ordered())}"
+        )
+    if "one_primary" not in spec.laws:
+        raise Misuse(
+            f"protocol {spec.name} lets every part of a split group go on, and daemons need one"
+            f" order for all: use {DEFAULT_PROTOCOL}"
         )
     return spec
 

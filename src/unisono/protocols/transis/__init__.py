@@ -9,6 +9,7 @@ from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.figure import FIGURE
 from unisono.protocols.transis.packets import PROTOCOL, label
 from unisono.protocols.transis.parameters import DEFAULTS
+from unisono.protocols.transis.primary import may_operate
 from unisono.spec import ProtocolSpec
 
 LAWS: Final = """no_creation no_duplication fifo causal total_order agreement validity
@@ -25,6 +26,7 @@ SPEC: Final = ProtocolSpec(
     options=DEFAULTS,
     on_split="every component goes on, and they merge",
     levels_overtake=True,
+    may_continue=may_operate,
     label=label,
     arrows=tuple(FIGURE.names()),
     swarm={"token": (0, 1)},

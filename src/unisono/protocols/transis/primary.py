@@ -19,6 +19,7 @@ from unisono.errors import BadPacket
 from unisono.fields import U64
 from unisono.layout import decode, encode
 from unisono.model import Buffer, Change, ChangeKind, Member
+from unisono.spec import ProcessRole
 
 ATTEMPTS_MAX: Final = 16
 """Attempts that a member remembers without knowing whether they succeeded; with so many it takes
@@ -91,6 +92,12 @@ class StaticMajority:
         names = {member.name for member in members}
         self.may_operate = 2 * len(names) > self._process_count
         return (Change(ChangeKind.PRIMARY if self.may_operate else ChangeKind.SECONDARY),)
+
+
+def may_operate(part: Sequence[ProcessRole], forgetful: bool) -> bool:
+    """Whether these, cut off for good, must be able to send."""
+    count = max((role.options.get("primary_of_count", 0) for role in part), default=0)
+    return not count or 2 * len(part) > count
 
 
 class PrimaryVoting:
