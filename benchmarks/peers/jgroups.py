@@ -43,7 +43,7 @@ class JGroups(PeerTool):
         with Processes() as members:
             for host in hosts.members:
                 stack = home / f"stack-{host.index}.xml"
-                # Java knows one address of the loopback interface; ports tell members apart.
+                # Java knows one address of the loopback interface; ports distinguish members.
                 stack.write_text(configuration(hosts.interface_of(host), count))
                 arguments = [str(stack), str(host.index), str(count), str(first)]
                 command = [*JAVA, "-cp", f"{JAR}:{home}", MAIN, *arguments]

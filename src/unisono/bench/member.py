@@ -110,7 +110,7 @@ class Loading(Measurement):
 
 class Probing(Measurement):
     """Samples the delay of messages from others; of resilient ones, the time until the sender is
-    told that enough members hold them."""
+    notified that enough members hold them."""
 
     def __init__(self, command: Command, level: ServiceLevel) -> None:
         super().__init__(command, level)

@@ -48,11 +48,11 @@ class System(Protocol):
         ...
 
     def missing(self) -> str:
-        """One line saying why it cannot run here; empty if it can."""
+        """Why it cannot run here, in one line; empty if it can."""
         ...
 
     def refuses(self, workload: Workload) -> str:
-        """One line saying why it cannot carry this workload; empty if it can."""
+        """Why it cannot carry this workload, in one line; empty if it can."""
         ...
 
     def started(

@@ -17,7 +17,7 @@ OK: Final = 0
 BROKEN: Final = 1
 """A law is broken."""
 BAD_INPUT: Final = 2
-"""One line on standard error says what to do."""
+"""One line on standard error names the remedy."""
 STOPPED: Final = 3
 """The member is out of the group, or never joined."""
 INTERNAL: Final = 70

@@ -61,7 +61,7 @@ class MemberFactory:
         self._options = configs.check_options(config, spec)
         self._with_state = with_state
         if config.key:
-            keyring_of(config.key)  # A bad one is told before anything is opened.
+            keyring_of(config.key)  # A bad one is refused before anything is opened.
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._incarnation = 0
         """The highest known of our name, from our file or from other members."""

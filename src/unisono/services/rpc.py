@@ -112,7 +112,7 @@ class RpcGroup(RpcCaller):
     """A group whose members answer calls; `join` gives one.
 
     Iterate it for messages, views and notices; calls do not appear. The reader of the stream
-    executes them, each at its place, so a member answers only while somebody iterates or `serve`s.
+    executes them, each at its place, so a member answers only while it is iterated or `serve`s.
     """
 
     def __init__(self, group: Group, limits: RpcLimits | None = None) -> None:
@@ -212,7 +212,7 @@ class RpcGroup(RpcCaller):
             return message._replace(payload=found)
         reply_to = found.head.reply_to
         if reply_to is not None and reply_to.host != message.sender.address.host:
-            self._counts["drop.reply_to"] += 1  # Members would flood a host that called nobody.
+            self._counts["drop.reply_to"] += 1  # Members would flood a host that made no call.
             return None
         if isinstance(found, ProbeMessage):
             for record in self._answering.missing(found):
@@ -249,7 +249,7 @@ class RpcGroup(RpcCaller):
     async def _await(
         self, call: CallMessage, members: tuple[Member, ...], found: Awaitable[Buffer]
     ) -> None:
-        """Beyond its time nobody waits for the answer."""
+        """Beyond its time no caller waits for the answer."""
         outcome: Buffer | CallFailure
         try:
             async with asyncio.timeout(call.head.timeout_ms / 1000) as limit:

@@ -1,4 +1,4 @@
-"""The member's side: which calls are executed here, and who learns of members that are gone."""
+"""The member's side: the calls executed here, and the callers that learn which members are gone."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class CallHead(NamedTuple):
     token: U64
     """Identifies the caller: its answers carry it."""
     timeout_ms: U32
-    """After this time nobody waits for an answer."""
+    """After this time no caller waits for an answer."""
     answer_bytes_max: U32
     outside: Bit
     """The caller is not a member: answers come with the view."""

@@ -1,7 +1,7 @@
 """Answers on their way to callers by datagram: packed, acknowledged, retransmitted, bounded.
 
 Answers need no order among each other and callers ignore repeated ones, so each datagram is
-acknowledged by itself. Those of an answer that nobody waits for any longer are dropped.
+acknowledged by itself. Those of an answer that is no longer awaited are dropped.
 """
 
 from __future__ import annotations
