@@ -181,6 +181,10 @@ class JoinOptions(TypedDict, total=False):
     block_packets: int
     minimum: int
     renew_us: int
+    answer_us: int
+    token: int
+    vertex_packets: int
+    primary_of_count: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
