@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mtp.harness import GROUP, Room, core, forged, gather, header_of, step, together
-from unisono.core import Fail, Received
+from unisono.core import Fail, Received, Send
 from unisono.protocols.mtp.agreement import PENDING, REJECTED
 from unisono.protocols.mtp.ordering import GRANTS_MAX
 from unisono.protocols.mtp.packet_writer import NO_HEADER
@@ -19,6 +19,7 @@ from unisono.protocols.mtp.packets import (
     Expel,
     Grant,
     LeaveRequest,
+    Nak,
     PacketKind,
     Stand,
     key_of,
@@ -67,6 +68,14 @@ def test_numbers_that_no_master_granted_are_not_waited_for() -> None:
     assert core(room, "c").counts["drop.window"] == 1
     assert core(room, "c").ordering.known_next <= first + GRANTS_MAX * core(room, "c").consumer.t
     all_go_on(room, *"abc")
+
+
+def test_a_nak_of_any_length_is_answered_by_packets_that_fit() -> None:
+    room = together("a", "b", "c")
+    nak = Nak(NO_HEADER, ((1, 0, 0),) * 2000)
+    effects = step(room, "a", forged(room, "b", PacketKind.NAK, nak))
+    sent = [packet for effect in effects if isinstance(effect, Send) for packet in effect.packets]
+    assert sent and max(map(len, sent)) <= 1400
 
 
 def test_a_stranger_asks_for_nobodys_leave() -> None:

@@ -152,7 +152,7 @@ class Repair:
         denied: list[int] = []
         source = self._web.members.get(packet.header.sender)
         to = source.address if source is not None else self._clock.source
-        for number, first, last in packet.ranges:
+        for number, first, last in packet.ranges[: self._ranges_max]:  # As many as fit a packet.
             status = ordering.status(number)
             if status is REJECTED or (first == WHOLE and status is ACCEPTED):
                 base = min(number + self._consumer.t, ordering.known_next)
