@@ -11,7 +11,7 @@ from tests.documents import ROOT, section
 from unisono.protocols import specs
 
 PROTOCOLS = ("rmcast", "mtp", "ring")
-COLUMNS = (*PROTOCOLS, "rmp")
+COLUMNS = (*PROTOCOLS, "rmp", "transis")
 NAMED = re.compile(r"`(\w+)\.py`: ((?:`[\w.]+`(?:, )?)+)")
 
 
@@ -28,7 +28,7 @@ def signposts() -> list[tuple[str, str, str]]:
 
 
 def test_the_table_has_signposts() -> None:
-    assert len(signposts()) >= 20
+    assert len(signposts()) >= 25
 
 
 @pytest.mark.parametrize(("protocol", "module", "name"), signposts())
@@ -44,3 +44,9 @@ def test_a_readme_lists_the_laws_of_its_spec(protocol: str) -> None:
     readme = ROOT / "src" / "unisono" / "protocols" / protocol / "README.md"
     row = re.search(r"\| laws it keeps \|.*\n.*\n\|[^|]*\|([^|]*)\|", readme.read_text("utf-8"))
     assert row and tuple(re.findall(r"`(\w+)`", row[1])) == specs()[protocol].laws
+
+
+def test_the_readme_of_transis_lists_its_laws() -> None:
+    readme = ROOT / "src" / "unisono" / "protocols" / "transis" / "README.md"
+    listed = re.search(r"^Laws: ([^.]*)\.", readme.read_text("utf-8"), re.MULTILINE)
+    assert listed and tuple(re.findall(r"`(\w+)`", listed[1])) == specs()["transis"].laws
