@@ -28,7 +28,7 @@ from unisono.core import (
     Restart,
     Send,
 )
-from unisono.model import Address, Member, Message, Service, View
+from unisono.model import Address, Change, ChangeKind, Member, Message, Service, View
 from unisono.sim.clocks import NodeClock
 from unisono.sim.plan import Clock, FaultEvent, LinkPlan, Plan, Weather
 from unisono.sim.run import verdict_on
@@ -288,6 +288,7 @@ def test_capture_is_answered_at_its_place_and_a_bad_state_is_a_violation() -> No
     assert [each.law for each in world.found] == ["state"]
 
 
+PARTED = (Change(ChangeKind.PARTED),)
 ORDERED = replace(FLOOD, services=(*FLOOD.services, Service.AGREED))
 
 
@@ -307,6 +308,45 @@ def test_the_same_messages_in_another_order_are_another_state(
             return [Install(View((self.me,), id="v")), Deliver(order), Capture("k")]
 
     assert [each.law for each in born(Disordered, nodes=2, base=base).found] == found
+
+
+@pytest.mark.parametrize(
+    "alone, early, found",
+    [
+        ("a", "", []),  # a part that went on by itself has an order of its own
+        ("ab", "", ["state"]),  # within it there is one order
+        ("a", "a", ["state"]),  # what it had shown before is in the order of all
+        ("", "", ["state"]),
+    ],
+)
+def test_a_part_that_went_on_by_itself_is_compared_with_itself_alone(
+    alone: str, early: str, found: list[str]
+) -> None:
+    class Apart(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            if not isinstance(event, Join):
+                return []
+            name = self.me.name
+            said = [Message(ANNA, b"x", 1), Message(BEN, b"y", 1)]
+            order = said if name == "a" else said[::-1]
+            changes = PARTED if name in alone else ()
+            next_view = Install(View((self.me,), id="w", changes=changes))
+            shown = [Capture("k")] if name in early else []
+            return [Install(View((self.me,), id="v")), Deliver(order), *shown, next_view]
+
+    assert [each.law for each in born(Apart, nodes=2, base=ORDERED).found] == found
+
+
+def test_who_joins_a_part_that_went_on_by_itself_is_of_that_part() -> None:
+    giver, joiner = Memory(), Memory()
+    for view in (View((ANNA,), id="v"), parting := View((ANNA,), id="w", changes=PARTED)):
+        giver.install(view, ANNA)
+    assert giver.part == parting.id
+    assert joiner.adopt(giver.state(), BEN) == ""
+    joiner.install(View((ANNA, BEN), id="x", changes=PARTED), BEN)
+    assert joiner.part == parting.id
+    joiner.install(View((BEN,), id="y", changes=PARTED), BEN)
+    assert joiner.part == "y"
 
 
 def test_a_packet_that_no_path_carries_is_a_violation() -> None:

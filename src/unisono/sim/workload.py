@@ -8,7 +8,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Final
 
-from unisono.model import Member, Message, Service, View
+from unisono.model import ChangeKind, Member, Message, Service, View
 from unisono.sim.plan import Weather
 
 _POOL: Final = Random(0).randbytes(1 << 16)
@@ -44,6 +44,8 @@ class Memory:
     `numbers` is the highest number delivered by sender. `message_set` is a digest of the set of
     messages, whatever their order; `sequence` of their sequence. Where the order is total, the
     same set must come with the same sequence. Both are of messages of this level and above.
+    `part` is the view with which a part of the group last went on by itself (`parted`): two parts
+    order what was under way each in its own way.
     """
 
     def __init__(self, level: Service = Service.UNRELIABLE) -> None:
@@ -51,6 +53,7 @@ class Memory:
         self.numbers: dict[str, int] = {}
         self.message_set = 0
         self.sequence = 0
+        self.part = ""
         self.adopted: dict[str, int] | None = None
         self._view: View | None = None
 
@@ -67,20 +70,22 @@ class Memory:
             self.sequence = int.from_bytes(blake2b(link, digest_size=8).digest(), "little")
 
     def state(self) -> bytes:
-        return json.dumps([self.numbers, self.message_set, self.sequence], sort_keys=True).encode()
+        state = [self.numbers, self.message_set, self.sequence, self.part]
+        return json.dumps(state, sort_keys=True).encode()
 
     def adopt(self, state: bytes, me: Member) -> str:
         """Take over a state; returns what is wrong with it, or nothing."""
         try:
-            numbers, message_set, sequence = json.loads(state)
+            numbers, message_set, sequence, part = json.loads(state)
         except ValueError:
             return "the adopted state is not one that was captured"
         if self.numbers:
             return "a state was adopted after messages had been delivered"
-        self.numbers, self.message_set, self.sequence = (
+        self.numbers, self.message_set, self.sequence, self.part = (
             dict(numbers),
             message_set,
             sequence,
+            part,
         )
         self.adopted = dict(numbers)
         return self._judge(me)
@@ -88,6 +93,10 @@ class Memory:
     def install(self, view: View, me: Member) -> str:
         """Note the first view; returns how it contradicts an adopted state, or nothing. What a
         later view cuts off, of a component that merges with ours, we do not expect any more."""
+        # Newcomers are told of a parting too: theirs is that of the state that they adopted.
+        is_parted = any(change.what is ChangeKind.PARTED for change in view.changes)
+        if is_parted and (self.adopted is None or self._view is not None):
+            self.part = view.id
         if self._view is not None:
             for member, number in view.cut:
                 self.numbers[str(member)] = max(number, self.numbers.get(str(member), 0))

@@ -114,7 +114,8 @@ class World:
         """By node, its bursts that wait for credit or a view."""
         self._burst_us = 0
         """When the last burst was sent."""
-        self._orders: dict[int, int] = {}
+        self._orders: dict[tuple[str, int], int] = {}
+        """By part that went on by itself and set of messages, their sequence (see `Memory`)."""
         self._sinks: list[Sink] = []
         self._datagrams: dict[bytes, bytes] = {}
         """Sent before: many packets repeat earlier ones, such as heartbeats."""
@@ -296,12 +297,14 @@ class World:
             )
 
     def check_state(self, process: SimProcess, wrong: str) -> None:
-        """Report a bad adopted state; where there is one order, compare order with set."""
+        """Report a bad adopted state; where there is one order, compare order with set: of all that
+        are of one part. What a life had shown before it parted is compared with all others."""
         if wrong:
             self.broken("state", wrong, process)
         memory = process.memory
         if memory is not None and self.spec.is_ordered:
-            if self._orders.setdefault(memory.message_set, memory.sequence) != memory.sequence:
+            messages = memory.part, memory.message_set
+            if self._orders.setdefault(messages, memory.sequence) != memory.sequence:
                 self.broken("state", "holds the same messages in another order", process)
 
     # -- load -----------------------------------------------------------------------------------
