@@ -32,10 +32,11 @@ def one_place(history: History) -> Iterator[Finding]:
     Nor does the group go back before such a message. Let a node have view W, at the place N, right
     after V, both of one lineage, and no view V after W (see `one_primary`).
     - `view W at N, after place K in V`: a life of that lineage delivered such a message in V at a
-      place K above N; not in a transitional view, and the largest K counts. Where no correct life
-      installed W, only safe messages count. Named is the smallest life that installed W; the
-      message, and as the other the life, are those of the smallest life that delivered at K in V,
-      at its first such delivery.
+      place K above N; not in a transitional view, and the largest K counts. Only safe messages
+      count where few went on with W: most members of V did not install it, nor did a correct life
+      (since it parted, if it did), nor did it install what a life of W has after W, and so on.
+      Named is the smallest life that installed W; the message, and as the other the life, are those
+      of the smallest life that delivered at K in V, at its first such delivery.
     - `view W at N, after V at K`: V has the place K above N. The other is the smallest life that
       installed V.
     """
@@ -106,13 +107,13 @@ def gone_back(
     views: Succession, highest: Mapping[str, Highest], always: Mapping[str, Highest]
 ) -> Iterator[Finding]:
     """Where a view begins before what was delivered in one that leads to it; before what counts
-    always, where no correct life installed the view."""
+    always, where the group did not go on with the view."""
     for before, after in views.steps():
         here, there = views.place[after], views.place[before]
         if here is None:
             continue
         key, text = views.installed[after], f"view {after} at {here}, after"
-        most = (highest if after in views.kept else always).get(before)
+        most = (highest if views.went_on(before, after) else always).get(before)
         if most is not None and most.place > here:
             yield Finding(key, most.message, most.key, f"{text} place {most.place} in {before}")
         if there is not None and there > here:

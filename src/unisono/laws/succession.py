@@ -158,17 +158,24 @@ class Succession:
         """By view, the lineage of the smallest incarnation of whose counting views it is."""
         self.place: dict[str, int | None] = {}
         """By view, its sequence number at the smallest incarnation that installed it."""
-        self.kept: set[str] = set()
-        """Views that a correct incarnation installed."""
+        self._kept: set[str] = set()
+        """Views that a correct incarnation installed, or that lead to such a one in one life."""
+        self._members: dict[str, frozenset[str]] = {}
+        """By view, as at the smallest incarnation that installed it."""
+        self._installers: dict[str, set[str]] = {}
+        """By view, all that installed it."""
         self._chains: dict[str, list[str]] = {}
         for key, trace in history.lives.items():
             for row in trace.views:
                 self.installed.setdefault(row.view, key)
                 self.place.setdefault(row.view, row.seq)
-                if trace.correct:
-                    self.kept.add(row.view)
+                self._members.setdefault(row.view, frozenset(row.members or ()))
+                self._installers.setdefault(row.view, set()).add(key)
             for row in own_views(trace):
                 self.own.setdefault(row.view, self.lineage[key])
+                if trace.correct:
+                    self._kept.add(row.view)
+        self._keep_what_leads_on(history)
         for trace in history.derived(in_order).values():
             chain = self._chains.setdefault(trace.node, [])
             for row in trace.views:
@@ -179,6 +186,24 @@ class Succession:
                 if not chain or chain[-1] != row.view:
                     chain.append(row.view)
         self._add_exclusions(history)
+
+    def _keep_what_leads_on(self, history: History) -> None:
+        chains = [
+            [r.view for r in rows] for t in history.lives.values() for rows in stretches(t).values()
+        ]
+        count = -1
+        while count < len(self._kept):
+            count = len(self._kept)
+            for chain in chains:
+                last = max((at for at, view in enumerate(chain) if view in self._kept), default=-1)
+                self._kept.update(chain[: last + 1])
+
+    def went_on(self, before: str, after: str) -> bool:
+        """Whether the group went on with the view after that before. Not if those that installed it
+        were few: none of them correct, nor in a later view of a correct life, and no majority of
+        the view before. The others may go on without it, and never know."""
+        installed = self._installers[after] & self._members[before]
+        return after in self._kept or 2 * len(installed) > len(self._members[before])
 
     def _add_exclusions(self, history: History) -> None:
         for trace in history.lives.values():

@@ -32,26 +32,38 @@ TABLES = """
         SELECT run, view, lag(view) OVER (PARTITION BY run, node ORDER BY incarnation, step)
           AS before FROM views JOIN lives USING (run, life)) WHERE before <> view;
     CREATE TABLE first_installed AS
-      SELECT run, view, seq, lineage FROM (SELECT *, row_number() OVER (
+      SELECT run, view, seq, lineage, members FROM (SELECT *, row_number() OVER (
         PARTITION BY run, view ORDER BY life, step) AS nth FROM views JOIN kin USING (run, life))
       WHERE nth = 1;
+    CREATE TABLE kept AS
+      WITH RECURSIVE k(run, view) AS (
+        SELECT v.run, v.view FROM views v JOIN lived USING (run, life) WHERE correct
+        UNION SELECT b.run, b.view FROM k JOIN views a ON a.run = k.run AND a.view = k.view
+          JOIN views b ON b.run = a.run AND b.life = a.life AND b.place < a.place)
+      SELECT * FROM k;
     CREATE TABLE view_steps AS
       WITH RECURSIVE after(run, view, reached) AS (
         SELECT run, before, view FROM leads
         UNION SELECT a.run, a.view, l.view FROM after a
           JOIN leads l ON l.run = a.run AND l.before = a.reached)
-      SELECT l.run, l.before, v.seq AS before_seq, w.seq AS seq FROM leads l
+      SELECT l.run, l.before, v.seq AS before_seq, w.seq AS seq,
+        EXISTS (SELECT 1 FROM kept k WHERE k.run = l.run AND k.view = l.view)
+          OR 2 * (SELECT count(DISTINCT i.life) FROM views i WHERE i.run = l.run
+            AND i.view = l.view AND list_contains(v.members, i.key))
+          > len(list_distinct(v.members)) AS went_on FROM leads l
         JOIN first_installed v ON v.run = l.run AND v.view = l.before
         JOIN first_installed w ON w.run = l.run AND w.view = l.view AND w.lineage = v.lineage
       WHERE NOT EXISTS (SELECT 1 FROM after a WHERE a.run = l.run AND a.view = l.view
         AND a.reached = l.before);
 """
 """`kin` has the lineage of each incarnation, `places` every delivery and view with a sequence
-number and the highest before it, `view_steps` the views that follow each other."""
+number and the highest before it, `view_steps` the views that follow each other, and whether the
+group went on with the later one."""
 
 
-def _held(counts: str) -> tuple[str, ...]:
-    """One message a place and one place a message, of the deliveries that count."""
+def _held(counts: str, always: str) -> tuple[str, ...]:
+    """One message a place and one place a message, of the deliveries that count; and no view before
+    them, nor where few went on with it before those that count always."""
     held = f"""SELECT p.* FROM places p JOIN lived l ON l.run = p.run AND l.life = p.life
         WHERE NOT is_view AND ({counts})"""
     return (
@@ -60,14 +72,14 @@ def _held(counts: str) -> tuple[str, ...]:
         f"""SELECT run FROM ({held}) GROUP BY run, lineage, source, number
           HAVING count(DISTINCT seq) > 1""",
         f"""SELECT s.run FROM view_steps s JOIN ({held}) h ON h.run = s.run AND h.view = s.before
-          WHERE h.seq > s.seq""",
+          WHERE h.seq > s.seq AND (s.went_on OR {always})""",
         "SELECT run FROM view_steps WHERE before_seq > seq",
     )
 
 
 LAWS: dict[str, tuple[str, ...]] = {
-    "one_place": _held("level = 5 OR (correct AND level >= 4)"),
-    "uniform_order": _held("level >= 4"),
+    "one_place": _held("level = 5 OR (correct AND level >= 4)", "level = 5"),
+    "uniform_order": _held("level >= 4", "true"),
     "gap_free": (
         """SELECT j.run FROM places j
           JOIN (SELECT DISTINCT run, lineage, seq FROM places WHERE level >= 4) k
