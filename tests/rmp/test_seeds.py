@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from typing import Any
 
 import pytest
 
 from tests.rmp.levels import all_levels, broken
 from tests.rmp.stage import Stage
-from unisono.core import Fail
+from unisono.core import Effect, Fail
 from unisono.model import Address, Member, Service
 from unisono.parts.turn import GOES_ON, MORE, MessageGroup, OriginRun, Turn, write_runs
-from unisono.protocols.rmp.agreement import Ranges
+from unisono.protocols.rmp.agreement import NewList, Ranges
+from unisono.protocols.rmp.membership import Membership
 from unisono.protocols.rmp.packets import BLOCK_HEAD
 from unisono.protocols.rmp.sources import Sources
-from unisono.sim.plan import Plan
+from unisono.sim.plan import LinkPlan, Plan, Weather
 from unisono.sim.run import run as simulate
 
 SEEDS = int(os.environ.get("UNISONO_SEEDS") or 10_000)
@@ -111,6 +113,27 @@ def test_without_that_an_answer_comes_before_the_question(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Sources, "leftover", anything)
     assert "causal" in simulate(all_levels(800463)).broken
+
+
+def test_within_a_part_that_goes_on_by_its_votes_there_is_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What three of the others had left, the first of two survivors delivers in another order."""
+    link = LinkPlan("constant", 3000, 0, loss_ppm=50_000)
+    weather = Weather(fault_us=2_000_000, link=link, parts=((0, 1, 2), (3, 4)))
+    plan = Plan(
+        protocol="rmp", nodes=5, seed=5, messages=400, weather=weather, options={"minimum": 2}
+    )
+    assert simulate(plan).violations == ()
+    begin = Membership.begin_epoch
+
+    def turned(self: Any, new_list: NewList, out: list[Effect]) -> None:
+        if not new_list.primary and new_list.members[0] == self._state.key:
+            new_list = new_list._replace(leftovers=new_list.leftovers[::-1])
+        begin(self, new_list, out)
+
+    monkeypatch.setattr(Membership, "begin_epoch", turned)
+    assert "state" in simulate(plan).broken
 
 
 def test_those_below_the_minimum_size_give_up_together() -> None:
