@@ -80,7 +80,9 @@ class Served:
         put(self.log, self.keeper.enter(incarnation, held, 1))
         self.taken: list[tuple[Any, ...]] = []
         self._loop = asyncio.new_event_loop()
-        self._server = Server(str(directory), lambda: self.log.bounds, self._status, self._take)
+        self._server = Server(
+            str(directory), lambda: self.log.bounds, self._status, self._take, self._set_aside
+        )
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.port = self._await(self._server.open("127.0.0.1", port))
@@ -121,6 +123,9 @@ class Served:
     ) -> int:
         self.taken.append((query, partition, epoch, first_row, payloads))
         return self.log.end
+
+    async def _set_aside(self, first: int) -> None:
+        self.log.set_aside(first)
 
     def _await(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

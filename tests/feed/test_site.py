@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -211,6 +212,30 @@ async def test_rows_are_acknowledged_when_they_are_in_the_log(
     assert sent(tmp_path) == list(range(1, 402))
 
 
+async def test_a_damaged_batch_is_recalled_when_a_reader_meets_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = free_port()
+    async with member(port, "a") as a, feed(tmp_path, port) as fed:
+        for first in range(1, 101, 10):
+            await say(a, first, first + 9)
+            await reached(fed, first + 9)
+        damaged = sqlite3.connect(tmp_path / "log.sqlite")
+        damaged.execute("UPDATE batch SET blob = x'00' WHERE first <= 50 AND last >= 50")
+        damaged.commit()
+        damaged.close()
+
+        def read() -> list[int]:
+            with FeedClient(fed.at, LIMIT_S) as client:
+                return [n for batch in client.read(0, 100) for n in batch.column(0).to_pylist()]
+
+        assert sorted({*await asyncio.to_thread(read)}) == [*range(1, 101)]
+        assert fed.status()["counts"]["recalled"] >= 1
+        assert fed.status()["end"] == 100
+    assert "it is set aside" in caplog.text
+    assert sent(tmp_path) == [*range(1, 101)]
+
+
 async def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
     options = {"port": free_port(), "protocol": "mtp", "join_s": 40.0}
     talker = unisono.join("g", replayable=True, name="a", master=1, **options)
@@ -278,7 +303,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     refused(command("feed", "g", *here), "not a Unisono log")
     there = ("--log", str(tmp_path / "other"), "--listen")
     refused(command("feed", "g", *there, "192.0.2.1:7420"), "cannot listen at 192.0.2.1:7420")
-    with pytest.raises(Misuse, match="ring, rmp or mtp"):
+    with pytest.raises(Misuse, match="ring, transis, rmp or mtp"):
         Feed("g", tmp_path, protocol="rmcast")
     with pytest.raises(Misuse, match="one HOST:PORT"):
         Feed("g", tmp_path, listen="a:1,b:2")

@@ -260,11 +260,11 @@ def test_a_bad_batch_is_not_merged(tmp_path: Path, caplog: pytest.LogCaptureFixt
         connection.execute("UPDATE batch SET blob = x'00' WHERE first = 20")
     with Log(tmp_path) as log:
         log.append([batch(300)])
-        assert log.merge(b"".join) == 200
-        assert log.merge(b"".join) == 0
-    assert "are not merged: " in caplog.text
-    with pytest.raises(BadLog, match="offsets 20 to 20"):
-        firsts(tmp_path)
+        assert log.merge(b"".join) == 1
+        assert log.holes() == [(20, 20), (201, 299)]
+        assert [log.merge(b"".join) for _ in range(3)] == [19, 180, 0]
+    assert "offsets 20 to 20 does not match its checksum: it is set aside" in caplog.text
+    assert firsts(tmp_path) == [1, 21, 300]
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
@@ -295,55 +295,6 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(BadLog, match="version 9"):
         Log(tmp_path)
-
-
-def test_a_truncated_file_keeps_what_was_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    filled(tmp_path, 200, nbytes=3000)
-    path = tmp_path / "log.sqlite"
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.truncate(size // 2 // 4096 * 4096 + 100)
-    with pytest.raises(BadLog, match="malformed"):
-        LogReader(tmp_path).bounds()
-    with Log(tmp_path) as log:
-        assert 20 < log.end < 200
-        assert "was damaged" in caplog.text
-        assert f"up to offset {log.end}" in caplog.text
-        log.append([batch(log.end + 1)])
-        assert firsts(tmp_path) == list(range(1, log.end + 1))
-    assert (tmp_path / "log.sqlite.damaged-0").exists()
-
-
-def test_a_bad_tail_is_dropped_and_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    filled(tmp_path, 100)
-    other = sqlite3.connect(tmp_path / "log.sqlite")
-    other.execute("UPDATE batch SET blob = x'00' WHERE first = 98")
-    other.commit()
-    other.close()
-    with pytest.raises(BadLog, match="offsets 98 to 98 does not match"):
-        firsts(tmp_path)
-    with Log(tmp_path) as log:
-        assert log.bounds == LogBounds(1, 97, 97)
-        assert "offsets 98 to 100" in caplog.text
-    assert firsts(tmp_path) == list(range(1, 98))
-    assert LogReader(tmp_path).bounds() == LogBounds(1, 97, 97)
-
-
-def test_an_old_batch_that_is_bad_is_named(tmp_path: Path) -> None:
-    filled(tmp_path, 100)
-    other = sqlite3.connect(tmp_path / "log.sqlite")
-    other.execute("UPDATE batch SET last = 3 WHERE first = 2")
-    other.execute("UPDATE batch SET blob = x'00' WHERE first = 5")
-    other.commit()
-    other.close()
-    with pytest.raises(BadLog, match="two batches"):
-        Log(tmp_path)
-    with pytest.raises(BadLog, match="offsets 5 to 5"):
-        LogReader(tmp_path).page(5, 7)
 
 
 # The clever part equals its slow twin.

@@ -19,7 +19,7 @@ from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.protocol import FeedFrameKind, Refusal
 from unisono.feed.untrusted_arrow import BadRows, read_batch
-from unisono.log import LogBounds, LogReader, Trimmed
+from unisono.log import BadBatch, LogBounds, LogReader, Trimmed
 
 READERS_COUNT_MAX: Final = 256
 """Connections; further ones are refused as busy."""
@@ -43,12 +43,14 @@ Take = Callable[[str, int, int, int, list[bytes]], Awaitable[int]]
 
 @dataclass(eq=False)
 class Server:
-    """Serves one log. `take` multicasts a writer's rows and returns when they are logged."""
+    """Serves one log. `_take` multicasts a writer's rows and returns when they are logged."""
 
     _directory: str
     _bounds: Callable[[], LogBounds]
     _status: Callable[[], dict[str, Any]]
     _take: Take
+    _set_aside: Callable[[int], Awaitable[None]]
+    """Called with the first offset of a damaged batch."""
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "feed")
@@ -167,6 +169,10 @@ class _Connection:
                 await self._reply(protocol.refusal(Refusal.TRIMMED, str(gone), **more))
             except Stopped as stop:
                 await self._reply(protocol.refusal(Refusal.AWAY, stop.reason))
+            except BadBatch as error:
+                await self._server._set_aside(error.first)
+                text = f"{error}: it is recalled from other members"
+                await self._reply(protocol.refusal(Refusal.AHEAD, text))
             except UnisonoError as error:
                 log.error("%s", error)
                 await self._reply(protocol.refusal(Refusal.BROKEN, str(error)))

@@ -16,10 +16,11 @@ import unisono
 from unisono import config as configs
 from unisono.errors import Forgotten, Misuse, Refused, Stopped, UnisonoError
 from unisono.feed import protocol, rows
+from unisono.feed.archive import Archive
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
 from unisono.group import Group
-from unisono.log import Log, LogReader, Trimmed
+from unisono.log import Log
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
@@ -83,6 +84,8 @@ class Feed:
         self._tasks: list[asyncio.Task[Any]] = []
         self._log_lock = asyncio.Lock()
         self._moved = asyncio.Event()
+        self._holed = asyncio.Event()
+        """A damaged batch was set aside, and leaves a hole."""
         self._in_flight = 0
         self._was_inside = False
         self._joined_s = 0.0
@@ -98,7 +101,11 @@ class Feed:
             if not self._is_named:
                 self._requested[1]["name"] = await asyncio.to_thread(_name_in, self._log)
             self._server = Server(
-                str(self._directory), lambda: self._log.bounds, self.status, self.take
+                str(self._directory),
+                lambda: self._log.bounds,
+                self.status,
+                self.take,
+                self._set_aside,
             )
             self._port = await self._server.open(self._host, self._port)
         except BaseException:
@@ -188,7 +195,7 @@ class Feed:
             joined = group.incarnation
             delivered = False
             filling: asyncio.Task[None] | None = None
-            archive = _Archive(self._keeper, self._directory)
+            archive = Archive(self._keeper, self._directory)
             try:
                 async for batch in group.batches():
                     items: Sequence[Item] = batch
@@ -257,11 +264,30 @@ class Feed:
                 await asyncio.to_thread(self._log.append, made.batches, made.meta)
         self._moved.set()
 
+    async def _set_aside(self, first: int) -> None:
+        """A reader met a damaged batch: its offsets are recalled."""
+        async with self._log_lock:
+            if await asyncio.to_thread(self._log.set_aside, first):
+                self.counts["set_aside"] += 1
+        self._holed.set()
+
     async def _fill(self, group: Group) -> None:
-        """Recall from other members what was delivered while we were away."""
+        """Recall from other members what was delivered while we were away, and what the log held
+        in batches that were damaged since."""
+        while True:
+            self._holed.clear()
+            await self._fill_holes(group)
+            await self._holed.wait()
+
+    async def _fill_holes(self, group: Group) -> None:
         tries = 0
         while missing := self._keeper.missing():
             first, last = missing[0]
+            begins = self._keeper.stretches[-1].begins if self._keeper.stretches else first
+            if first < begins:
+                why = "the log was damaged, and the group is another since"
+                await self._lose(first, min(last, begins - 1), why)
+                continue
             try:
                 if await self._recall(group, first, last):
                     tries = 0
@@ -276,7 +302,7 @@ class Feed:
             else:
                 await asyncio.sleep(1)
 
-    async def _compare(self, group: Group, archive: _Archive) -> None:
+    async def _compare(self, group: Group, archive: Archive) -> None:
         """Compare the last messages of the log with the group's. An agreed message that is not safe
         may be lost with all members that had it, and we were one of them."""
         other: list[int] = []
@@ -314,8 +340,11 @@ class Feed:
                 dropped = await asyncio.to_thread(self._log.trim, nbytes, age_s)
             if dropped is not None:
                 self.counts["dropped_places"] += dropped.last - dropped.first + 1
+            holes = self._log.holes()
             while count := await asyncio.to_thread(self._log.merge, rows.merged):
                 self.counts["batches_merged"] += count
+            if self._log.holes() != holes:
+                self._holed.set()
             await asyncio.sleep(TRIM_EVERY_S)
 
     # -- intake -----------------------------------------------------------------------------------
@@ -373,41 +402,6 @@ class Feed:
         self._moved.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._moved.wait(), LOOK_S)
-
-
-class _Archive:
-    """The log as an archive of the group, by the group's sequence numbers. Read in threads."""
-
-    def __init__(self, keeper: Keeper, directory: Path) -> None:
-        self._keeper = keeper
-        self._reader = LogReader(directory)
-
-    def close(self) -> None:
-        self._reader.close()
-
-    @property
-    def first(self) -> int:
-        return self._keeper.solid()[0]
-
-    @property
-    def last(self) -> int:
-        return self._keeper.solid()[1]
-
-    def messages(self, first: int, last: int) -> list[Message]:
-        """The messages with these sequence numbers, from `first` up to the first hole."""
-        return self.logged(self._keeper.base, first, last)
-
-    def logged(self, base: int, first: int, last: int) -> list[Message]:
-        """The same for a stretch with this base."""
-        found: list[Message] = []
-        try:
-            batches = self._reader.read(base + first, base + last)
-            for batch in rows.in_range(batches, base + first - 1, base + last):
-                found += rows.messages_of(batch, base)
-        except Trimmed:
-            return []
-        count = next((n for n, m in enumerate(found) if m.seq != first + n), len(found))
-        return found[:count]
 
 
 def _name_in(log: Log) -> str:

@@ -1,19 +1,16 @@
-"""The SQLite file of a log: its path, schema, opening and salvage."""
+"""The SQLite file of a log: its path, schema and opening."""
 
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from unisono.errors import Misuse
-from unisono.log.record import BadLog, LogBatch, checksum
+from unisono.log.record import BadBatch, BadLog, LogBatch, checksum
 
 FILE: Final = "log.sqlite"
 LOCK: Final = "lock"
@@ -22,7 +19,6 @@ APPLICATION: Final = 0x554E4C47
 VERSION: Final = 1
 HEADER: Final = b"SQLite format 3\0"
 BUSY_S: Final = 20.0
-DAMAGED_COUNT_MAX: Final = 100
 
 TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -34,8 +30,6 @@ CREATE INDEX span ON batch (first, last, octets, t_us);
 INSERT: Final = "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?)"
 SET: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
-log = logging.getLogger("unisono.log")
-
 
 def row_of(batch: LogBatch) -> tuple[int, int, int, int, int, int, bytes]:
     nbytes = len(batch.blob)
@@ -43,11 +37,12 @@ def row_of(batch: LogBatch) -> tuple[int, int, int, int, int, int, bytes]:
 
 
 def batch_of(row: tuple[int, int, int, int, int, bytes], path: Path) -> LogBatch:
-    """From first, last, rows, t_us, crc, blob; `BadLog` if the checksum does not match."""
+    """From first, last, rows, t_us, crc, blob; `BadBatch` if the checksum does not match."""
     first, last, rows, t_us, crc, blob = row
     batch = LogBatch(first, last, blob, rows, t_us)
     if not isinstance(blob, bytes) or checksum(batch) != crc:
-        raise BadLog(f"{path}: the batch of offsets {first} to {last} does not match its checksum")
+        text = f"{path}: the batch of offsets {first} to {last} does not match its checksum"
+        raise BadBatch(text, first)
     return batch
 
 
@@ -69,29 +64,22 @@ def lock_of(directory: Path) -> int:
 
 
 def opened_to_write(directory: Path, durable: bool) -> sqlite3.Connection:
-    """The file, created if missing, salvaged if damaged."""
+    """The file, created if missing."""
     path = directory / FILE
     _check_header(path)
+    connection = connect(path)
     try:
-        connection = _connect(path)
-        try:
-            if _is_new(connection):
-                _make(connection)
-            _check_kind(connection, path)
-            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            if mode != "wal":
-                raise BadLog(f"{path}: SQLite cannot keep a write-ahead log on this file system")
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            connection.execute("SELECT count(last) FROM batch INDEXED BY span").fetchone()
-            connection.execute("SELECT count(*) FROM meta").fetchone()
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.DatabaseError as error:
-        if "malformed" not in str(error):
-            raise bad(path, error) from None
-        salvage(path)
-        return opened_to_write(directory, durable)
+        if _is_new(connection):
+            make(connection)
+        _check_kind(connection, path)
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise BadLog(f"{path}: SQLite cannot keep a write-ahead log on this file system")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.execute("SELECT count(last) FROM batch INDEXED BY span").fetchone()
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -103,7 +91,7 @@ def opened_to_read(directory: Path) -> sqlite3.Connection:
     _check_header(path)
     quoted = quote(str(path.resolve()))
     try:
-        connection = _connect(f"file:{quoted}?mode=ro")
+        connection = connect(f"file:{quoted}?mode=ro")
         try:
             _check_kind(connection, path)
         except sqlite3.OperationalError:
@@ -111,14 +99,14 @@ def opened_to_read(directory: Path) -> sqlite3.Connection:
             if path.with_name(f"{FILE}-wal").exists():
                 raise
             # There is no writer, and we may not write here either, not even readers' shared memory.
-            connection = _connect(f"file:{quoted}?immutable=1")
+            connection = connect(f"file:{quoted}?immutable=1")
             _check_kind(connection, path)
     except sqlite3.DatabaseError as error:
         raise bad(path, error) from None
     return connection
 
 
-def _connect(path: Path | str) -> sqlite3.Connection:
+def connect(path: Path | str) -> sqlite3.Connection:
     return sqlite3.connect(
         path,
         timeout=BUSY_S,
@@ -128,8 +116,14 @@ def _connect(path: Path | str) -> sqlite3.Connection:
     )
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file's structure is broken, and not its disk or its lock."""
+    return "malformed" in str(error)
+
+
 def bad(path: Path, error: sqlite3.Error) -> BadLog:
-    return BadLog(f"{path}: SQLite says: {error}")
+    todo = "; it is salvaged when its writer starts again" if is_damage(error) else ""
+    return BadLog(f"{path}: SQLite says: {error}{todo}")
 
 
 def _check_header(path: Path) -> None:
@@ -145,10 +139,13 @@ def _check_header(path: Path) -> None:
 
 
 def _is_new(connection: sqlite3.Connection) -> bool:
-    return not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    """A file with pages and no tables is damaged, not new."""
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        return False
+    return bool(connection.execute("PRAGMA page_count").fetchone()[0] <= 1)
 
 
-def _make(connection: sqlite3.Connection) -> None:
+def make(connection: sqlite3.Connection) -> None:
     # The header must be written before the first transaction of the write-ahead log.
     connection.executescript(
         f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
@@ -163,65 +160,3 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if version != VERSION:
         raise BadLog(f"{path} is a log of version {version}; this version reads {VERSION} only")
     connection.execute("SELECT 1 FROM batch LIMIT 1").fetchone()
-
-
-# -- salvage ------------------------------------------------------------------------------------
-
-
-def salvage(path: Path) -> int:
-    """Replace a damaged file by one with the batches before the damage. The old file is kept under
-    another name. Returns the number of batches kept."""
-    fresh = path.with_name(f"{path.name}.salvage")
-    _remove(fresh)
-    with closing(_connect(fresh)) as target, closing(_connect(path)) as source:
-        _make(target)
-        try:
-            # Otherwise SQLite does not read a truncated file.
-            source.execute("PRAGMA writable_schema = ON")
-            meta = source.execute("SELECT key, value FROM meta").fetchall()
-        except sqlite3.DatabaseError as error:
-            raise BadLog(f"{path} is damaged beyond salvage ({error}): move it away") from None
-        target.execute("BEGIN")
-        target.executemany(SET, meta)
-        kept = last = 0
-        for batch in _until_damage(source, path):
-            target.execute(INSERT, row_of(batch))
-            kept, last = kept + 1, batch.last
-        target.execute("COMMIT")
-        target.execute("PRAGMA journal_mode = DELETE")
-    aside = next(
-        name
-        for at in range(DAMAGED_COUNT_MAX)
-        if not (name := path.with_name(f"{path.name}.damaged-{at}")).exists()
-    )
-    path.rename(aside)
-    for ending in ("-wal", "-shm"):
-        beside = path.with_name(path.name + ending)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + ending))
-    fresh.rename(path)
-    log.warning(
-        "%s was damaged: %d batches up to offset %d are kept, later ones are dropped;"
-        " the damaged file is %s",
-        *(path, kept, last, aside.name),
-    )
-    return kept
-
-
-def _until_damage(source: sqlite3.Connection, path: Path) -> Iterator[LogBatch]:
-    rows = "SELECT first, last, rows, t_us, crc, blob FROM batch NOT INDEXED ORDER BY first"
-    before = 0
-    try:
-        for row in source.execute(rows):
-            batch = batch_of(row, path)
-            if batch.first <= before:
-                return
-            before = batch.last
-            yield batch
-    except (sqlite3.DatabaseError, BadLog):
-        return
-
-
-def _remove(path: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)

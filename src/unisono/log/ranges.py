@@ -13,15 +13,17 @@ class RangeSet:
         self.first = first
         self.end = first - 1
         """Every offset up to here is held, or was and is dropped."""
+        self.reached = 0
+        """Offsets up to here were held once: those that are not are a hole, also at the end."""
         self._islands: list[tuple[int, int]] = []
 
     @property
     def last(self) -> int:
-        return self._islands[-1][1] if self._islands else self.end
+        return max(self.reached, self._islands[-1][1] if self._islands else self.end)
 
     def copy(self) -> RangeSet:
         made = RangeSet(self.first)
-        made.end = self.end
+        made.end, made.reached = self.end, self.reached
         made._islands = self._islands.copy()
         return made
 
@@ -71,12 +73,15 @@ class RangeSet:
         for first, last in self._islands:
             found.append((before + 1, first - 1))
             before = last
+        if before < self.reached:
+            found.append((before + 1, self.reached))
         return found
 
 
-def spans_of(first: int, held: Iterable[tuple[int, int]]) -> RangeSet | None:
+def spans_of(first: int, held: Iterable[tuple[int, int]], reached: int = 0) -> RangeSet | None:
     """From ranges in ascending order; None if two of them overlap."""
     spans = RangeSet(first)
+    spans.reached = reached
     for start, last in held:
         if last < start or spans.overlap(start, last) is not None:
             return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from unisono.log import files
+from unisono.log import files, salvage
 from unisono.log.record import LogBatch, LogBounds, Trimmed
 
 PAGE_BYTES = 4 << 20
@@ -101,4 +101,7 @@ class LogReader:
                     if self._connection.in_transaction:
                         self._connection.execute("COMMIT")
             except sqlite3.Error as error:
+                if files.is_damage(error):
+                    with suppress(OSError):  # We may read a log of others.
+                        salvage.mark(self._path)
                 raise files.bad(self._path, error) from None

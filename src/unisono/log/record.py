@@ -13,6 +13,14 @@ class BadLog(UnisonoError, ValueError):
     """A file that is not a log, or a damaged one."""
 
 
+class BadBatch(BadLog):
+    """A batch that does not match its checksum."""
+
+    def __init__(self, text: str, first: int) -> None:
+        super().__init__(text)
+        self.first = first
+
+
 class Trimmed(UnisonoError):
     """The requested offsets were dropped by retention; the log begins at `begins` now."""
 

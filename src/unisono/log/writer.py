@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from unisono.errors import Misuse
-from unisono.log import files
+from unisono.log import files, salvage
 from unisono.log.ranges import RangeSet, spans_of
-from unisono.log.record import BadLog, Dropped, LogBatch, LogBounds
+from unisono.log.record import BadBatch, BadLog, Dropped, LogBatch, LogBounds
 
 OFFSET_MAX = (1 << 62) - 1
 TAIL_COUNT = 64
@@ -51,15 +51,29 @@ class Log:
         self._merged = 0
         """Batches up to this offset are merged already, or too large."""
         try:
-            self._connection = files.opened_to_write(self.directory, durable)
-            try:
-                self._recall()
-            except BaseException:
-                self._connection.close()
-                raise
+            self._open(durable)
         except BaseException:
             os.close(self._lock_handle)
             raise
+
+    def _open(self, durable: bool) -> None:
+        """A file that is damaged is salvaged, once."""
+        marked = salvage.is_marked(self.path)
+        if marked:
+            salvage.salvage(self.path)
+        for salvaged in (marked, True):
+            try:
+                self._connection = files.opened_to_write(self.directory, durable)
+                try:
+                    self._recall()
+                    return
+                except BaseException:
+                    self._connection.close()
+                    raise
+            except sqlite3.DatabaseError as error:
+                if salvaged or not files.is_damage(error):
+                    raise files.bad(self.path, error) from None
+                salvage.salvage(self.path)
 
     def __enter__(self) -> Log:
         return self
@@ -115,48 +129,73 @@ class Log:
         return [(key, value) for key, value in self._meta.items() if key.startswith(prefix)]
 
     def _recall(self) -> None:
-        """Read what the file holds. A damaged tail is dropped with a warning."""
-        try:
-            self._meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
-            self._drop_bad_tail()
-            held = self._connection.execute(
-                "SELECT first, last, octets FROM batch INDEXED BY span ORDER BY first"
-            ).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise files.bad(self.path, error) from None
+        """Read what the file holds. Damaged batches at the end are set aside."""
+        self._meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
         for key in OWN_META & self._meta.keys():
-            if not self._meta[key].isdigit():
+            if not str(self._meta[key]).isdigit():
                 raise BadLog(f"{self.path}: {key} is {self._meta[key]!r}, not an offset")
-        spans = spans_of(int(self._meta.get("first", 1)), (row[:2] for row in held))
-        if spans is None:
-            raise BadLog(f"{self.path}: two batches hold the same offset; move the log away")
-        self._spans = spans
-        self._bytes: int = sum(row[2] for row in held)
-        known = LogBounds(
-            spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0))
-        )
-        if "end" in self._meta and known != self.bounds:
-            self._transact([], {}, spans)
-
-    def _drop_bad_tail(self) -> None:
-        newest = self._connection.execute(
-            "SELECT first, last, rows, t_us, crc, blob FROM batch ORDER BY first DESC LIMIT ?",
-            (TAIL_COUNT,),
-        ).fetchall()
         bad = []
-        for row in newest:
+        for row in self._connection.execute(
+            f"{salvage.ROW} ORDER BY first DESC LIMIT {TAIL_COUNT}"
+        ):
             try:
                 files.batch_of(row, self.path)
-            except BadLog:
-                bad.append(row[0])
-        if not bad:
-            return
-        dropped = [row[:2] for row in newest if row[0] >= min(bad)]
-        self._connection.execute("DELETE FROM batch WHERE first >= ?", (min(bad),))
+            except BadBatch:
+                bad.append(row)
+        for row in bad:
+            self._remove(row)
+        self._recount()
+        known = LogBounds(
+            self._spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0))
+        )
+        if "end" in self._meta and known != self.bounds:
+            self._transact([], {}, self._spans)
+
+    def _recount(self) -> None:
+        """What the table holds. The offsets of batches that were set aside are holes."""
+        held = self._connection.execute(
+            "SELECT first, last, octets FROM batch NOT INDEXED ORDER BY first"
+        ).fetchall()
+        sound = all(isinstance(number, int) for row in held for number in row)
+        reached = int(self._meta.get("last", 0))
+        begins = int(self._meta.get("first", 1))
+        spans = spans_of(begins, (row[:2] for row in held), reached) if sound else None
+        if spans is None:
+            raise sqlite3.DatabaseError("malformed: two batches hold the same offset")
+        self._spans = spans
+        self._bytes: int = sum(row[2] for row in held)
+
+    # -- damage ---------------------------------------------------------------------------------
+
+    def set_aside(self, first: int) -> bool:
+        """If the batch that begins there is damaged, move it to a file of its own: its offsets are
+        a hole then. Returns whether it was."""
+        with self._writing:
+            return self._lock_handle >= 0 and self._set_aside(first)
+
+    def _set_aside(self, first: int) -> bool:
+        try:
+            row = self._connection.execute(f"{salvage.ROW} = ?", (first,)).fetchone()
+            try:
+                if row is not None:
+                    files.batch_of(row, self.path)
+                return False
+            except BadBatch:
+                self._remove(row)
+            self._recount()
+        except sqlite3.DatabaseError as error:
+            if files.is_damage(error):
+                salvage.mark(self.path)
+            raise files.bad(self.path, error) from None
+        self._transact([], {}, self._spans)
+        return True
+
+    def _remove(self, row: salvage.Row) -> None:
+        where = salvage.copied(self.path, row)
+        self._connection.execute("DELETE FROM batch WHERE first = ?", row[:1])
         log.warning(
-            "%s: %d batches at the end, offsets %d to %d, are dropped: the batch at %d does not"
-            " match its checksum",
-            *(self.path, len(dropped), min(bad), dropped[0][1], min(bad)),
+            "%s: the batch of offsets %s to %s does not match its checksum: it is set aside, %s",
+            *(self.path, row[0], row[1], where),
         )
 
     # -- appending ------------------------------------------------------------------------------
@@ -258,6 +297,8 @@ class Log:
         try:
             batches = [files.batch_of(row, self.path) for row in found]
             blob = join([batch.blob for batch in batches])
+        except BadBatch as error:
+            return int(self.set_aside(error.first))
         except ValueError as error:
             log.warning("%s: offsets %d to %d are not merged: %s", self.path, first, last, error)
             self._merged = last
