@@ -13,7 +13,7 @@ from unisono.model import Message
 log = logging.getLogger("unisono.feed")
 
 
-class Archive:
+class LogArchive:
     """The log as an archive of the group, by the group's sequence numbers. Read in threads."""
 
     def __init__(self, keeper: Keeper, directory: Path) -> None:

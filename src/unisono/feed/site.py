@@ -16,7 +16,7 @@ import unisono
 from unisono import config as configs
 from unisono.errors import Forgotten, Misuse, Refused, Stopped, UnisonoError
 from unisono.feed import protocol, rows
-from unisono.feed.archive import Archive
+from unisono.feed.archive import LogArchive
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
 from unisono.group import Group
@@ -195,7 +195,7 @@ class Feed:
             joined = group.incarnation
             delivered = False
             filling: asyncio.Task[None] | None = None
-            archive = Archive(self._keeper, self._directory)
+            archive = LogArchive(self._keeper, self._directory)
             try:
                 async for batch in group.batches():
                     items: Sequence[Item] = batch
@@ -302,7 +302,7 @@ class Feed:
             else:
                 await asyncio.sleep(1)
 
-    async def _compare(self, group: Group, archive: Archive) -> None:
+    async def _compare(self, group: Group, archive: LogArchive) -> None:
         """Compare the last messages of the log with the group's. An agreed message that is not safe
         may be lost with all members that had it, and we were one of them."""
         other: list[int] = []
