@@ -55,7 +55,8 @@ from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
-from unisono.protocols.transis.suggestion import Suggestion
+from unisono.protocols.transis.suggestion import Suggestion, members_that_fit
+from unisono.wire import ENVELOPE_BYTES
 
 
 class Transis:
@@ -73,7 +74,9 @@ class Transis:
         self._queue = queue = SendQueue(config, local.key, parameters.token)
         self._delivery = delivery = ApplicationQueue()
         self._failures = failures = SilenceWatch(parameters, local)
-        self.suggestion = suggestion = Suggestion(config.me, parameters.members_count_max)
+        fitting = members_that_fit(config.packet_bytes_max - ENVELOPE_BYTES)
+        members_count_max = min(parameters.members_count_max, fitting)
+        self.suggestion = suggestion = Suggestion(config.me, members_count_max)
         self._merging = merging = ComponentSearch(parameters, local, outgoing, suggestion)
         self._repair = repair = Repair(
             config,

@@ -25,10 +25,6 @@ from unisono.protocols.transis.states import Timer
 from unisono.protocols.transis.suggestion import Suggestion
 from unisono.wire import ENVELOPE_BYTES
 
-ENTRY_BYTES: Final = 12
-FAILED_BYTES: Final = 8
-MEMBER_BYTES: Final = 400
-"""The most that a member's name and address are expected to take."""
 NAMES_MAX: Final = 1024
 """Names whose latest incarnation is remembered."""
 
@@ -85,8 +81,7 @@ class Membership:
         self._suggest(out)
 
     def _suggest(self, out: list[Effect]) -> None:
-        room = self._packet_bytes - MEMBER_BYTES // 4 - ENTRY_BYTES * len(self._suggestion.proposed)
-        packet = self._suggestion.packet(max(1, room // FAILED_BYTES))
+        packet = self._suggestion.packet(self._packet_bytes)
         self._outgoing.send([packet], out, EVERYONE)
         self._outgoing.arm(Timer.MEMBERSHIP, self._repeat_us(), out)
 
@@ -205,9 +200,6 @@ class Membership:
             if members[key].incarnation < member.incarnation
         ]
         return self._suggestion.fail(former)
-
-    def is_stopped(self, event: object) -> bool:
-        return self._local.verdict is not None
 
     def is_refused(self, packet: Refuse) -> bool:
         return packet.key == self._local.key

@@ -15,8 +15,8 @@ from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
 from unisono.wire import ENVELOPE_BYTES
 
-RANGES_MAX: Final = 24
-"""Ranges requested at once."""
+RANGES_MAX: Final = 20
+"""Ranges requested at once, and as many incomplete vertices: both fit the least packet."""
 ANSWER_PACKETS_MAX: Final = 64
 """Packets sent in answer to one request; the rest is requested again."""
 BACK_OFF_MAX: Final = 5
@@ -74,11 +74,15 @@ class Repair:
             int, tuple[list[tuple[int, int, int]], list[tuple[int, int, int, int]]]
         ] = {}
         parts = [gap for gap in self.assembly.gaps() if self._is_wanted(ordering, *gap[:2])]
-        for rank, first, last in ordering.graph.missing(RANGES_MAX):
-            for start, end in self._without_incoming(rank, first, last):
-                holder = self._holder(rank, end)
-                if holder is not None:
-                    by_holder.setdefault(holder, ([], []))[0].append((rank, start, end))
+        absent = [
+            (rank, start, end)
+            for rank, first, last in ordering.graph.missing(RANGES_MAX)
+            for start, end in self._without_incoming(rank, first, last)
+        ]
+        for each in absent[:RANGES_MAX]:
+            holder = self._holder(each[0], each[2])
+            if holder is not None:
+                by_holder.setdefault(holder, ([], []))[0].append(each)
         for gap in parts[:RANGES_MAX]:
             holder = self._holder(gap[0], gap[1])
             if holder is not None:

@@ -8,14 +8,28 @@ agreed to. So equal sets are the same attempt of all their members.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
+from unisono.layout import HOST_CHARS_MAX, encode, size_of
 from unisono.model import Member
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import life_of
 from unisono.protocols.transis.packets import Suggest
 
-HEARD_MAX = 256
+HEARD_MAX: Final = 256
 """Processes whose last suggestion is remembered."""
+NAME_CHARS_MAX: Final = 64
+ENTRY_BYTES: Final = 12
+"""A key and its stamp."""
+FAILED_BYTES: Final = 8
+FAILED_MIN: Final = 8
+"""Of those that failed, so many at least are named."""
+
+
+def members_that_fit(packet_bytes: int) -> int:
+    """How many a suggestion in one packet can name, whatever its sender's name and address."""
+    rest = size_of(Suggest) + NAME_CHARS_MAX + HOST_CHARS_MAX + FAILED_MIN * FAILED_BYTES
+    return (packet_bytes - rest) // ENTRY_BYTES
 
 
 class Suggestion:
@@ -56,10 +70,12 @@ class Suggestion:
         self._revision += 1
         self.life = life_of(self.proposed)
 
-    def packet(self, failed_max: int) -> Suggest:
+    def packet(self, packet_bytes: int) -> Suggest:
+        """With as many of those that failed as fit."""
         proposed = tuple(sorted(self.proposed.items()))
-        failed = tuple(sorted(self.failed))[:failed_max]
-        return Suggest(self._me, self.stamp, self._revision, proposed, failed)
+        made = Suggest(self._me, self.stamp, self._revision, proposed, ())
+        room = packet_bytes - len(encode(made))
+        return made._replace(failed=tuple(sorted(self.failed))[: room // FAILED_BYTES])
 
     def add(self, member: Member, stamp: int) -> bool:
         """A process of another component answered."""
