@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from tests.transis.primary_explorer import Explorer, TwoPrimaries
-from unisono.errors import BadPacket
+from unisono.errors import BadPacket, Misuse
 from unisono.laws import judge
 from unisono.model import Change, ChangeKind, Member
 from unisono.protocols.transis import SPEC
+from unisono.protocols.transis.parameters import Parameters
 from unisono.protocols.transis.primary import (
     ATTEMPTS_MAX,
     FormPrimary,
@@ -182,6 +183,12 @@ def components(seed: int) -> History:
     assert outcome.violations == ()
     assert outcome.history is not None
     return outcome.history
+
+
+def test_a_majority_that_no_component_may_reach_is_refused() -> None:
+    with pytest.raises(Misuse, match="primary_of_count=40 is over members_count_max=32"):
+        Parameters.of({"primary_of_count": 40})
+    assert Parameters.of({"primary_of_count": 40, "members_count_max": 40}).primary_of_count == 40
 
 
 @pytest.mark.rule("TRA-18")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from unisono.errors import Misuse
 from unisono.parts.options import checked
 
 DEFAULTS: Final[Mapping[str, int]] = {
@@ -67,6 +68,11 @@ class Parameters:
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
         chosen = checked("transis", DEFAULTS, options, BOUNDS)
+        if chosen["primary_of_count"] > chosen["members_count_max"]:
+            raise Misuse(
+                f"transis option primary_of_count={chosen['primary_of_count']} is over"
+                f" members_count_max={chosen['members_count_max']}"
+            )
         detect_us = chosen["detect_us"]
         return Parameters(
             detect_us=detect_us,
