@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +73,12 @@ class Served:
     """A log and its server in a thread: a feed without a group, to which a test appends."""
 
     def __init__(
-        self, directory: Path, port: int = 0, incarnation: str = "x", group: str = "g"
+        self,
+        directory: Path,
+        port: int = 0,
+        incarnation: str = "x",
+        group: str = "g",
+        access: tuple[str, ssl.SSLContext | None] = ("", None),
     ) -> None:
         self.log = Log(directory, durable=False)
         self.keeper = Keeper(self.log, group)
@@ -81,7 +87,12 @@ class Served:
         self.taken: list[tuple[Any, ...]] = []
         self._loop = asyncio.new_event_loop()
         self._server = Server(
-            str(directory), lambda: self.log.bounds, self._status, self._take, self._set_aside
+            str(directory),
+            lambda: self.log.bounds,
+            self._status,
+            self._take,
+            self._set_aside,
+            *access,
         )
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

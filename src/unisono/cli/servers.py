@@ -90,6 +90,13 @@ def feed(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="For readers and writers.")
     ] = "127.0.0.1:7420",
+    token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Holds what clients must state.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate of the feed, for TLS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None,
     retain_mb: Annotated[int, typer.Option(min=1, max=1 << 30, help="Size of the log.")] = 1024,
     retain_hours: Annotated[float, duration("Age of the log.", 0.0001, YEAR_HOURS, None)] = 24.0,
     name: MemberName = None,
@@ -116,5 +123,8 @@ def feed(
         "listen": listen,
         "retain_bytes": retain_mb << 20,
         "retain_s": retain_hours * 3600,
+        "token": token,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
     }
     raise typer.Exit(run_feed(group, log, options, retain, as_json))

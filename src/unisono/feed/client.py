@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from unisono.errors import BadPacket, Misuse, UnisonoError
 from unisono.feed import protocol, rows
+from unisono.feed.access import client_tls, token_in
 from unisono.feed.epochs import Counting, stretches_of
 from unisono.feed.protocol import FeedFrameKind, Refusal
 from unisono.log.record import Trimmed
@@ -60,14 +63,20 @@ class FeedClient:
         patience_s: float = PATIENCE_S,
         counting: Counting | None = None,
         start: int = 0,
+        *,
+        token: Path | str | None = None,
+        ca: Path | str | None = None,
     ) -> None:
         """`counting` is that of another feed of the group: one that numbers otherwise is
-        refused. `start` tells which feed is asked first."""
+        refused. `start` tells which feed is asked first. `token` is the file of the feed's token,
+        `ca` that of the certificates that a feed with TLS must be signed by."""
         self.where = where
         self.patience_s = patience_s
         self._addresses = protocol.addresses(where)
         self._at = start % len(self._addresses)
         self._socket: socket.socket | None = None
+        self._token = token_in(token)
+        self._tls = client_tls(ca)
         self._counting = counting or Counting()
         self._group: str | None = None
 
@@ -227,11 +236,27 @@ class FeedClient:
             made = socket.create_connection(self._addresses[self._at], CONNECT_S)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = made
+            if self._tls is not None:
+                self._socket = made = self._secured(made, self._tls)
             made.settimeout(ANSWER_S)
             made.sendall(protocol.HELLO)
+            if self._token:
+                stated = {"do": "token", "token": self._token}
+                made.sendall(protocol.json_frame(FeedFrameKind.REQUEST, **stated))
+                self._answer()
             self._bounds_once()
         self._socket.settimeout(ANSWER_S)
         self._socket.sendall(data)
+
+    def _secured(self, made: socket.socket, tls: ssl.SSLContext) -> socket.socket:
+        try:
+            return tls.wrap_socket(made, server_hostname=self._addresses[self._at][0])
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise Misuse(
+                f"the feed at {self._here()} has a certificate that is not accepted:"
+                f" {error.verify_message}: check ca="
+            ) from None
 
     def _compare(self, known: FeedStatus) -> None:
         """Feeds of one group replace each other only if they number messages the same."""

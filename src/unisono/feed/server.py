@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.feed import protocol, rows
+from unisono.feed.access import HANDSHAKE_S
 from unisono.feed.protocol import FeedFrameKind, Refusal
 from unisono.feed.untrusted_arrow import BadRows, read_batch
 from unisono.log import BadBatch, LogBounds, LogReader, Trimmed
@@ -51,6 +54,9 @@ class Server:
     _take: Take
     _set_aside: Callable[[int], Awaitable[None]]
     """Called with the first offset of a damaged batch."""
+    _token: str = ""
+    """What a client states first; empty if anybody may connect."""
+    _tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "feed")
@@ -64,7 +70,14 @@ class Server:
     async def open(self, host: str, port: int) -> int:
         """Listen; returns the port, a free one if 0 was given."""
         try:
-            self._server = await asyncio.start_server(self._accepted, host, port, backlog=256)
+            self._server = await asyncio.start_server(
+                self._accepted,
+                host,
+                port,
+                backlog=256,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
+            )
         except OSError as error:
             reason = error.strerror or str(error)
             raise Misuse(f"cannot listen at {host}:{port}: {reason}") from None
@@ -117,7 +130,8 @@ class Server:
         closing while it still sends would reset the connection before it has read the reply."""
         self.counts["drop.busy"] += 1
         writer.write(protocol.refusal(Refusal.BUSY, "too many readers: try again later"))
-        writer.write_eof()
+        if writer.can_write_eof():  # TLS cannot.
+            writer.write_eof()
         if len(self._connections) <= 2 * READERS_COUNT_MAX:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
@@ -147,6 +161,7 @@ class _Connection:
         async with asyncio.timeout(REQUEST_S):
             if await self._reader.readexactly(len(protocol.HELLO)) != protocol.HELLO:
                 raise BadPacket("foreign")
+        known = False
         patience_s = REQUEST_S  # Whoever connects has something to ask.
         while True:
             try:
@@ -158,6 +173,9 @@ class _Connection:
             request = protocol.parse_json(
                 await self._body(start, FeedFrameKind.REQUEST, protocol.REQUEST_BYTES_MAX)
             )
+            if self._server._token and not known:
+                known = await self._admit(request)
+                continue
             try:
                 await self._answer(request)
             except BadPacket:
@@ -176,6 +194,18 @@ class _Connection:
             except UnisonoError as error:
                 log.error("%s", error)
                 await self._reply(protocol.refusal(Refusal.BROKEN, str(error)))
+
+    async def _admit(self, request: dict[str, Any]) -> bool:
+        """The first request states the token, or the connection ends."""
+        token = request.get("token") if request.get("do") == "token" else None
+        stated = token.encode(errors="replace") if isinstance(token, str) else b""
+        if not hmac.compare_digest(stated, self._server._token.encode()):
+            text = "this feed has another token" if token else "this feed wants a token"
+            text += ": give the file that holds it (token=, in Spark feedToken)"
+            await self._reply(protocol.refusal(Refusal.MISUSE, text))
+            raise BadPacket("token")
+        await self._reply(protocol.json_frame(FeedFrameKind.ANSWER))
+        return True
 
     async def _body(self, start: bytes, kind: FeedFrameKind, bytes_max: int) -> bytes:
         its_kind, length = protocol.front_read(start, bytes_max)
@@ -213,6 +243,8 @@ class _Connection:
             at_us = protocol.number(request, "t_us")
             offset = await self._in_log(rows.offset_at, at_us)
             await self._reply(protocol.json_frame(FeedFrameKind.ANSWER, place=offset))
+        elif what == "token":  # None is wanted.
+            await self._reply(protocol.json_frame(FeedFrameKind.ANSWER))
         elif what == "rows":
             await self._rows(request)
         else:

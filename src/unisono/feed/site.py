@@ -16,6 +16,7 @@ import unisono
 from unisono import config as configs
 from unisono.errors import Forgotten, Misuse, Refused, Stopped, UnisonoError
 from unisono.feed import protocol, rows
+from unisono.feed.access import open_to_all, server_tls, token_in
 from unisono.feed.archive import LogArchive
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
@@ -61,9 +62,13 @@ class Feed:
         retain_bytes: int | None = RETAIN_BYTES,
         retain_s: float | None = RETAIN_S,
         durable: bool = True,
+        token: Path | str | None = None,
+        tls_cert: Path | str | None = None,
+        tls_key: Path | str | None = None,
         **options: Any,
     ) -> None:
-        """`options` are those of `join`. Retention is bounded by size, by age, or both."""
+        """Clients state the `token` that this file holds. `options` are those of `join`.
+        Retention is bounded by size, by age, or both."""
         if (retain_bytes is not None and retain_bytes <= 0) or (
             retain_s is not None and not retain_s > 0
         ):
@@ -77,6 +82,7 @@ class Feed:
         self._is_named = bool(read.name)
         self._requested = (group, {**options, "replayable": True, "rejoin": False})
         unisono.join(group, **self._requested[1])  # Checks the options.
+        self._access = (token_in(token), server_tls(tls_cert, tls_key))
         self._directory = Path(directory)
         self._retain = (retain_bytes, retain_s)
         self._durable = durable
@@ -106,7 +112,10 @@ class Feed:
                 self.status,
                 self.take,
                 self._set_aside,
+                *self._access,
             )
+            if warning := open_to_all(self._host, *self._access):
+                log.warning("the feed listens at %s %s", self._host, warning)
             self._port = await self._server.open(self._host, self._port)
         except BaseException:
             self._log.close()

@@ -109,7 +109,14 @@ class FeedSource:
     def _feed(self) -> FeedClient:
         if self._client is None:
             options = self._options
-            self._client = FeedClient(options.feed, options.timeout_s, self._counting, self._start)
+            self._client = FeedClient(
+                options.feed,
+                options.timeout_s,
+                self._counting,
+                self._start,
+                token=options.token,
+                ca=options.ca,
+            )
         return self._client
 
     def _directory(self) -> LogReader:

@@ -21,7 +21,8 @@ from unisono.log.files import FILE
 OPTIONS: Final = tuple(
     """feed path startingOffsets endingOffsets startingTimestamp endingTimestamp
     minOffsetsPerTrigger maxOffsetsPerTrigger maxTriggerDelay failOnDataLoss
-    minPartitions includeViews feedTimeout columns""".split()
+    minPartitions includeViews feedTimeout columns
+    feedToken feedCa""".split()
 )
 ONLY_BATCH: Final = ("endingOffsets", "endingTimestamp")
 ONLY_STREAM: Final = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
@@ -63,6 +64,9 @@ class FeedOptions:
     views: bool
     timeout_s: float
     columns: tuple[str, ...]
+    token: str | None
+    """Files, on each machine that runs tasks."""
+    ca: str | None
 
 
 def is_feed(options: Mapping[str, str]) -> bool:
@@ -114,6 +118,8 @@ def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> F
         _boolean("includeViews", options.get("includeViews", "false")),
         timeout_s(options),
         tuple(COLUMNS.names) if names is None else columns_of(names, COLUMNS.names),
+        options.get("feedToken"),
+        options.get("feedCa"),
     )
 
 

@@ -34,7 +34,7 @@ from unisono.spark.source.external_sort import ExternalSort, batched
 from unisono.spark.source.options import check_names, timeout_s
 from unisono.spark.source.payloads import Payloads
 
-OPTIONS: Final = ("feed", "feedTimeout", "orderBy", "rowOrder")
+OPTIONS: Final = ("feed", "feedTimeout", "feedToken", "feedCa", "orderBy", "rowOrder")
 BATCH_OPTIONS: Final = (*OPTIONS, "txnAppId", "txnVersion")
 SPARK_OPTIONS: Final = frozenset(("checkpointlocation", "queryname"))
 SORTED, ARRIVAL = "sorted", "arrival"
@@ -57,6 +57,9 @@ class SinkOptions:
     timeout_s: float
     order: str
     payloads: Payloads
+    token: str | None = None
+    """Files, on each machine that runs tasks."""
+    ca: str | None = None
 
 
 def sink_options(
@@ -78,7 +81,8 @@ def sink_options(
     if columns is not None and order == ARRIVAL:
         raise Misuse("orderBy needs rowOrder=sorted: rows in order of arrival are not sorted")
     order_by = [name.strip() for name in columns.split(",")] if columns is not None else []
-    return SinkOptions(feed, timeout_s(options), order, Payloads(schema, order_by))
+    files = options.get("feedToken"), options.get("feedCa")
+    return SinkOptions(feed, timeout_s(options), order, Payloads(schema, order_by), *files)
 
 
 def transaction(options: Mapping[str, str]) -> tuple[str, int]:
@@ -149,7 +153,7 @@ def write(
 ) -> PartitionWritten:
     """Multicast a partition; returns when the feed has ordered and logged all of it."""
     row = place = 0
-    with FeedClient(options.feed, options.timeout_s) as feed:
+    with FeedClient(options.feed, options.timeout_s, token=options.token, ca=options.ca) as feed:
         for payloads in _in_order(options, batches):
             place = feed.write(query, partition, epoch, row, payloads)
             row += len(payloads)
