@@ -186,7 +186,7 @@ def table() -> str:
         "| protocol | members | senders | size | calls | packets | least | octets | least |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for protocol in ("ring", "mtp", "rmp"):
+    for protocol in ("ring", "mtp", "rmp", "transis"):
         for members in MEMBERS:
             for senders in (1, members):
                 for size in SIZES:

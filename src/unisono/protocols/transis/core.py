@@ -243,8 +243,10 @@ class Transis:
         machine = self.machine
         if machine.state in INSIDE:
             self._advance(out)
+            ordering, state = flush.ordering, machine.state
             machine.settle(event, out)
-            if flush.ordering is not None and machine.state in INSIDE:
+            is_as_before = machine.state is state and flush.ordering is ordering
+            if (flush.life or not is_as_before) and machine.state in INSIDE:
                 self._advance(out)
         delivery.deliver(out)
         if self.local.verdict is not None:

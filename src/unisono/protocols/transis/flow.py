@@ -9,6 +9,7 @@ nobody does.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from unisono.core import CoreConfig, Effect
@@ -16,7 +17,7 @@ from unisono.layout import encode
 from unisono.protocols.transis.assembly import turn_of
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
-from unisono.protocols.transis.parameters import Parameters
+from unisono.protocols.transis.parameters import MEMBERS_MAX, Parameters
 from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
@@ -32,6 +33,12 @@ TOKEN_US: Final = 1_000
 """The longest that a token rests while somebody has something to send."""
 BURSTS_MAX: Final = 16
 """Bursts that one step sends."""
+
+
+@lru_cache(maxsize=MEMBERS_MAX)
+def front_bytes_of(members: int) -> int:
+    """What precedes the payload of a vertex."""
+    return len(encode(VertexContent((0,) * members, b"")))
 
 
 class Flow:
@@ -59,8 +66,8 @@ class Flow:
 
     def _burst_bytes(self) -> int:
         """Payload of a full vertex."""
-        front = len(encode(VertexContent((0,) * len(self._local.keys), b"")))
-        return self._parameters.vertex_packets * self._piece_bytes - front
+        front_bytes = front_bytes_of(len(self._local.keys))
+        return self._parameters.vertex_packets * self._piece_bytes - front_bytes
 
     def _fill(self, ordering: Ordering) -> float:
         """How full the network window is: 1 is full."""
@@ -70,7 +77,7 @@ class Flow:
     def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
         """Once a step: send what may be sent; then see when to say that I am alive."""
         queue, now_us = self._queue, self._local.now_us
-        for _ in range(BURSTS_MAX):
+        for _ in range(BURSTS_MAX if queue else 0):
             if not queue or not ordering.order.may_emit() or not self._primary.may_operate:
                 break
             burst_bytes, fill = self._burst_bytes(), self._fill(ordering)

@@ -8,7 +8,7 @@ graph, so the acknowledgments of a vertex are the vector of what lies before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import le
+from operator import le, lt
 from typing import Final
 
 from unisono.core import frequent
@@ -147,6 +147,8 @@ class CausalGraph:
         """By rank, the last vertex that counts, once the configuration ends."""
         self._entered = 0
         self._pending = 0
+        self._forgotten = 0
+        """Vertices that all were known to hold when they were last forgotten."""
 
     # -- my own -----------------------------------------------------------------------------------
 
@@ -248,9 +250,13 @@ class CausalGraph:
     # -- loss -------------------------------------------------------------------------------------
 
     def has_missing(self) -> bool:
-        return any(
-            window.received < self._last_known(rank) for rank, window in enumerate(self._windows)
-        )
+        """Asked at every step, and so written out."""
+        if self._limit is not None:
+            return any(map(lt, [window.received for window in self._windows], self._limit))
+        for window, heard in zip(self._windows, self._heard, strict=True):
+            if window.received < heard or window.received < window.highest:
+                return True
+        return False
 
     def missing(self, count_max: int) -> list[tuple[int, int, int]]:
         """[TRA-2] Sender, first and last of the ranges that are known to be lost here."""
@@ -288,6 +294,9 @@ class CausalGraph:
     def forget(self) -> list[Vertex]:
         """Drop what every member is known to hold: nobody asks for it any more."""
         gone: list[Vertex] = []
+        if self._forgotten == self._matrix.total:
+            return gone
+        self._forgotten = self._matrix.total
         for window, upto in zip(self._windows, self._matrix.floor, strict=True):
             if upto > window.floor:
                 gone += window.forget(upto)

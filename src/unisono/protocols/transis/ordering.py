@@ -151,7 +151,9 @@ class Ordering:
 
     def forget(self) -> None:
         """What all have need not be kept."""
-        self.nbytes -= sum([len(vertex.payload) for vertex in self.graph.forget()])  # type: ignore[arg-type, misc]
+        for vertex in self.graph.forget():
+            assert isinstance(vertex.payload, bytes)
+            self.nbytes -= len(vertex.payload)
 
     # -- what is to be said -----------------------------------------------------------------------
 

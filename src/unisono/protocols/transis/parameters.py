@@ -14,7 +14,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "found_us": 0,
     "answer_us": 1_000,
     "token": 0,
-    "vertex_packets": 16,
+    "vertex_packets": 32,
     "members_count_max": 32,
     "primary_of_count": 0,
 }
