@@ -232,7 +232,7 @@ class Transis:
         try:
             vertex = self._repair.assembly.take(packet)
             if vertex is not None and ordering.add(vertex):
-                self._repair.progressed()
+                self._repair.came(vertex.sender, vertex.index)
         except BadPacket as bad:
             self.codec.drop(bad.reason)
 

@@ -74,6 +74,10 @@ class Flow:
         vertices = ordering.graph.window()
         return max(ordering.nbytes / self._window_bytes, vertices / VERTICES_MAX)
 
+    def _delay_us(self, fill: float) -> int:
+        """Until the next burst: it grows with the window, from half of it on."""
+        return max(0, int(self._parameters.urge_us * (2 * fill - 1)))
+
     def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
         """Once a step: send what may be sent; then see when to say that I am alive."""
         queue, now_us = self._queue, self._local.now_us
@@ -90,8 +94,7 @@ class Flow:
                 break
             index = ordering.graph.acks()[self._local.rank] + 1
             self._send(ordering, queue.gather(index, burst_bytes, self._piece_bytes), out)
-            if fill > 0.5:
-                self._next_us = now_us + int(self._parameters.urge_us * (2 * fill - 1))
+            self._next_us = now_us + self._delay_us(fill)
         queue.acknowledged(ordering.graph.received_by_all()[self._local.rank])
         self._plan(ordering, out)
 

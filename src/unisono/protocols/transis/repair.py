@@ -44,7 +44,9 @@ class Repair:
         self.piece_bytes = config.packet_bytes_max - ENVELOPE_BYTES - PIECE_AT
         self.assembly = VertexAssembly()
         self._tries = 0
-        """Requests since something new came."""
+        """Requests since something came that was requested."""
+        self._requested: list[tuple[int, int, int]] = []
+        """Sender, first and last of the vertices that the last request was about."""
         self._holders: dict[int, tuple[int, ...]] = {}
         """By rank of those that may ask, what each reported to have; empty before that."""
 
@@ -58,8 +60,10 @@ class Repair:
         self._holders = holders
         self._tries = 0
 
-    def progressed(self) -> None:
-        self._tries = 0
+    def came(self, sender: int, index: int) -> None:
+        """A vertex is here. Only one that was requested shows that requests are answered."""
+        if any(sender == rank and a <= index <= b for rank, a, b in self._requested):
+            self._tries = 0
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -68,6 +72,8 @@ class Repair:
         if ordering.graph.has_missing() or len(self.assembly):
             wait = self._parameters.nak_us << min(self._tries, BACK_OFF_MAX)
             self._outgoing.arm_within(Timer.NAK, wait, out)
+        elif self._tries:
+            self._tries, self._requested = 0, []
 
     def ask(self, ordering: Ordering, out: list[Effect]) -> None:
         by_holder: dict[
@@ -92,6 +98,9 @@ class Repair:
             self._codec.count("nak", len(ranges) + len(gaps))
             nak = VertexNak(life, self._local.key, tuple(ranges), tuple(gaps))
             self._outgoing.send([nak], out, (self._local.address(holder),), life)
+        asked = by_holder.values()
+        self._requested = [each for ranges, _ in asked for each in ranges]
+        self._requested += [(rank, at, at) for _, gaps in asked for rank, at, _, _ in gaps]
         self._tries += 1
 
     def _is_wanted(self, ordering: Ordering, rank: int, index: int) -> bool:
