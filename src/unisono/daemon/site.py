@@ -90,7 +90,7 @@ class Daemon:
         self._mode = mode
         self._limits = limits or RegistryLimits()
         self._registry = Registry(NOBODY, self._limits)
-        self._listeners = Listeners()
+        self._listeners = Listeners(self.counts)
         self._numbers = itertools.count(1)
         self._sessions: dict[int, ClientSession] = {}
         self._dirty: dict[int, ClientSession] = {}
