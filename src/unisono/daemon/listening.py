@@ -9,9 +9,9 @@ import logging
 import os
 import socket
 import stat
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from struct import Struct
 
 from unisono.client.listen_address import ListenAddress, Tcp, Unix
 from unisono.errors import Misuse
@@ -25,7 +25,6 @@ EXHAUSTED_S = 1.0
 """A daemon without descriptors accepts again after this time."""
 OTHERS = 0o022
 """With any of these permissions (to write is to connect) the socket is for other users too."""
-CREDENTIALS = Struct("3i")
 
 log = logging.getLogger("unisono.daemon")
 
@@ -147,9 +146,8 @@ class Listeners:
 
 def user_of(peer: socket.socket) -> int:
     """The user at the other end of a Unix socket, as the system knows it."""
-    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    _, user, _ = CREDENTIALS.unpack(found)
-    return int(user)
+    process_user_group = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(process_user_group[4:8], sys.byteorder)
 
 
 def check_free(address: ListenAddress) -> None:
