@@ -33,18 +33,22 @@ class ComponentSearch:
         self._local = local
         self._outgoing = outgoing
         self._suggestion = suggestion
-        self._greeted: dict[Address, int] = {}
+        self._greeted: dict[Address, tuple[int, int]] = {}
+        """When, and what was echoed."""
         self._doublings = -1
         self._begins_us = 0
 
     def greet(self, to: Address, member: Member | None, stamp: int, out: list[Effect]) -> None:
-        """Tell a process of another component that we are here, and what we heard from it."""
-        now_us, pause_us = self._local.now_us, self._parameters.repeat_us // 2
-        greeted = {each: at for each, at in self._greeted.items() if at > now_us - pause_us}
+        """Tell a process of another component that we are here, and what we heard from it. Two may
+        greet each other at the same moment: an echo goes at once, even so."""
+        now_us, since_us = self._local.now_us, self._local.now_us - self._parameters.repeat_us // 2
+        greeted = {to: greeting for to, greeting in self._greeted.items() if greeting[0] > since_us}
         self._greeted = greeted
-        if to in greeted or len(greeted) >= GREETED_MAX:
+        if to in greeted and (not stamp or greeted[to][1]):
             return
-        greeted[to] = now_us
+        if to not in greeted and len(greeted) >= GREETED_MAX:
+            return
+        greeted[to] = now_us, stamp
         key = 0 if member is None else key_of(member)
         announce = ComponentAnnounce(self._local.me, self._suggestion.stamp, key, stamp)
         self._outgoing.send([announce], out, (to,))
