@@ -251,3 +251,14 @@ def test_hostile_vertices_are_refused_or_wait_within_bounds(vertices: list[Verte
         here.add((vertex.sender, vertex.index))
     assert len(here) == len(entered) + 1 == sum(graph.acks())
     assert all(map(int.__le__, graph.received_by_all(), graph.acks()))
+
+
+def test_one_that_is_too_far_behind_to_take_the_next_knows_that_it_lacks_some() -> None:
+    a, b = CausalGraph(2, A), CausalGraph(2, B, ahead_max=4)
+    sent = [a.append(number) for number in range(12)]
+    with pytest.raises(BadPacket, match="ahead"):
+        b.add(sent[-1])
+    assert b.missing(8) == [(A, 1, 4)]
+    for vertex in sent[:4]:
+        b.add(vertex)
+    assert not b.has_missing(), "no more is claimed than can be taken"

@@ -209,7 +209,7 @@ class CausalGraph:
         if index == passed[sender] + 1:
             before: Sequence[int] | None = self._matrix.row(sender)
         elif index > passed[sender] + ahead_max:
-            raise BadPacket("ahead")
+            raise self._ahead(sender)
         else:
             previous = window.get(index - 1)
             before = previous.acks if previous is not None else None
@@ -223,10 +223,16 @@ class CausalGraph:
         for rank, ack in enumerate(acks):
             if ack > passed[rank]:
                 if ack > passed[rank] + ahead_max:
-                    raise BadPacket("ahead")
+                    raise self._ahead(rank)
                 named = self._windows[rank].get(ack)
                 if named is not None and named.acks[sender] >= index:
                     raise BadPacket("contradicted")
+
+    def _ahead(self, sender: int) -> BadPacket:
+        """It is too far ahead to be taken, and tells that much of its sender is lost."""
+        known = self._gate.passed[sender] + self._ahead_max
+        self._heard[sender] = max(self._heard[sender], known)
+        return BadPacket("ahead")
 
     def _enter_all(self, vertex: Vertex) -> list[Vertex]:
         entered = [vertex]
