@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.stage import Stage
+from unisono.core import Received
 from unisono.model import View
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.flow import Flow
 from unisono.protocols.transis.flush import Flush
+from unisono.protocols.transis.packets import INDEX_MAX, PACKETS, Agree
 
 LAWS = """agreement causal cut fifo no_duplication safe same_view total_order transitional_set
 virtual_synchrony view_order"""
@@ -219,3 +221,43 @@ def test_a_newcomer_gets_the_state() -> None:
     assert room.members("c") == "abc"
     assert "c adopts" in told
     room.keeps_the_laws()
+
+
+@pytest.mark.parametrize("token", [0, 1])
+def test_a_reader_that_rests_for_long_catches_up(token: int) -> None:
+    """While it takes nothing the others go on to say that they are alive."""
+    room = together("abc", token=token)
+    room.obey("congest c on")
+    for _ in range(80):
+        room.obey("shout a 60000\nadvance 20ms")
+    for _ in range(140 if token else 25):
+        room.obey("advance 1000ms")
+    assert len(room.delivered("c")) == 0
+    room.obey("congest c off\nadvance 5000ms\nsay b word\nadvance 1000ms")
+    assert room.delivered("c") == room.delivered("a") == room.delivered("b")
+    assert room.delivered("c")[-1] == "b#1:1"
+    assert room.count("c", "drop.ahead"), "so far behind that the next cannot be taken"
+
+
+def test_a_report_of_more_than_can_be_costs_nothing() -> None:
+    room = together("abc")
+    room.obey("lose 999 b > a agree\ncrash c")
+    a, b = room.core("a"), room.core("b")
+    while not a.flush.life:
+        room.obey("advance 1ms")
+    claim = (INDEX_MAX,) * 3
+    life = a.local.configuration.life
+    agree = Agree(a.flush.life, b.me, life, claim, 0, False, False, False)
+    packets = PACKETS.sealed(a.codec, [agree], agree.life)
+    room._step(room.actors["a"], Received(b.me.address, packets))
+    room.obey("heal\nadvance 15000ms\nsay a word\nadvance 300ms")
+    assert room.members("a") == room.members("b") == "ab"
+    assert room.delivered("b") == ["a#1:1"]
+
+
+@pytest.mark.rule("TRA-16")
+def test_components_that_greet_each_other_at_the_same_moment_merge() -> None:
+    room = Room()
+    room.obey("start transis a b\ncut a b\njoin a b\nadvance 2000ms")
+    room.obey("say a here\nsay b there\nadvance 50ms\nheal\nadvance 10000ms")
+    assert [room.members(name) for name in "ab"] == ["ab", "ab"]

@@ -63,8 +63,12 @@ class VertexAssembly:
     def __len__(self) -> int:
         return len(self._incoming)
 
-    def __contains__(self, key: tuple[int, int]) -> bool:
-        return key in self._incoming
+    def indices(self, sender: int, first: int, last: int) -> list[int]:
+        """Of this sender's, those from one index to another; found by what is here, since a range
+        that somebody claims may be of any length."""
+        return sorted(
+            index for its, index in self._incoming if its == sender and first <= index <= last
+        )
 
 
 def _vertex(sender: int, index: int, content: bytes) -> Vertex:

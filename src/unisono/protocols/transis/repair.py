@@ -113,11 +113,10 @@ class Repair:
         """The range without vertices of which some packets are here."""
         found: list[tuple[int, int]] = []
         start = first
-        for index in range(first, last + 1):
-            if (rank, index) in self.assembly:
-                if start < index:
-                    found.append((start, index - 1))
-                start = index + 1
+        for index in self.assembly.indices(rank, first, last):
+            if start < index:
+                found.append((start, index - 1))
+            start = index + 1
         if start <= last:
             found.append((start, last))
         return found
