@@ -188,7 +188,7 @@ def _merge(p: IncarnationTrace, q: IncarnationTrace) -> bool:
     for before, row in pairwise(q.views):
         if row.view in shared and p.key in (row.members or ()):
             return row.stayed is not None and p.key not in row.stayed and before.view not in shared
-        if p.key in (before.members or ()):
+        if before.view in shared and p.key in (before.members or ()):
             return False
     return False
 
