@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.stage import Stage
-from unisono.core import Received
+from unisono.core import Join, Received
 from unisono.model import View
+from unisono.parts.identity import key_of
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.flow import Flow
 from unisono.protocols.transis.flush import Flush
-from unisono.protocols.transis.packets import INDEX_MAX, PACKETS, Agree
+from unisono.protocols.transis.packets import INDEX_MAX, PACKETS, STAMP_MAX, Agree, Suggest
 
 LAWS = """agreement causal cut fifo no_duplication safe same_view total_order transitional_set
 virtual_synchrony view_order"""
@@ -261,3 +262,26 @@ def test_components_that_greet_each_other_at_the_same_moment_merge() -> None:
     room.obey("start transis a b\ncut a b\njoin a b\nadvance 2000ms")
     room.obey("say a here\nsay b there\nadvance 50ms\nheal\nadvance 10000ms")
     assert [room.members(name) for name in "ab"] == ["ab", "ab"]
+
+
+def test_a_stamp_that_nobody_can_have_reached_does_not_use_up_all_stamps() -> None:
+    room = together("abc")
+    proposed = tuple(sorted((key_of(room.core(name).me), STAMP_MAX) for name in "abc"))
+    for name in "ac":
+        core = room.core(name)
+        forged = Suggest(room.core("b").me, STAMP_MAX, 1, proposed, ())
+        packets = PACKETS.sealed(core.codec, [forged], 0)
+        room._step(room.actors[name], Received(core.me.address, packets))
+        assert room.count(name, "drop.exceeded") == 1
+    room.obey("crash c\nadvance 15000ms\nsay a word\nadvance 300ms")
+    assert room.members("a") == room.members("b") == "ab"
+    assert room.delivered("b") == ["a#1:1"]
+
+
+def test_a_newcomer_finds_a_group_that_has_changed_very_often() -> None:
+    room = Room()
+    room.obey("start transis a b\nmake a")
+    room.core("a").suggestion._highest = 10 << 20
+    room._step(room.actors["a"], Join())
+    room.obey("advance 2000ms\njoin b\nadvance 15000ms")
+    assert room.members("a") == room.members("b") == "ab"

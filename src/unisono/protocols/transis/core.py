@@ -196,6 +196,9 @@ class Transis:
                 if packet.sender == self.me:
                     return
                 self._failures.hear(key_of(packet.sender))
+                if kind is not Agree and not self.suggestion.is_reachable(packet):
+                    self.codec.drop("exceeded")
+                    return
             self.machine.take(kind, packet, out)
 
     def _answer(self, packet: VertexNak, out: list[Effect]) -> None:

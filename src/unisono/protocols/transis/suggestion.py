@@ -14,10 +14,13 @@ from unisono.layout import HOST_CHARS_MAX, encode, size_of
 from unisono.model import Member
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import life_of
-from unisono.protocols.transis.packets import Suggest
+from unisono.protocols.transis.packets import ComponentAnnounce, Suggest
 
 HEARD_MAX: Final = 256
 """Processes whose last suggestion is remembered."""
+STAMPS_AHEAD_MAX: Final = 1 << 20
+"""Stamps rise by one with each attempt. One that is further ahead than this is not believed: a
+single wrong one would use up all that there are."""
 NAME_CHARS_MAX: Final = 64
 ENTRY_BYTES: Final = 12
 """A key and its stamp."""
@@ -109,6 +112,18 @@ class Suggestion:
         """Whether it is later than all that its sender suggested."""
         known = self._heard.get(key_of(packet.sender))
         return known is None or (packet.stamp, packet.revision) > (known.stamp, known.revision)
+
+    def is_reachable(self, packet: Suggest | ComponentAnnounce) -> bool:
+        """Whether its stamps can be. A group that has changed this often is caught up with, packet
+        by packet."""
+        proposed = packet.proposed if isinstance(packet, Suggest) else ()
+        if (
+            max(packet.stamp, *(stamp for _, stamp in proposed), 0)
+            <= self._highest + STAMPS_AHEAD_MAX
+        ):
+            return True
+        self._highest += STAMPS_AHEAD_MAX
+        return False
 
     def hear(self, packet: Suggest) -> None:
         """It is news, from one that hears this member."""
