@@ -11,7 +11,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.laws.stories import story, write_trace
 from unisono.errors import Misuse, UnisonoError
@@ -130,3 +130,14 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
     with pytest.raises(Misuse, match=r"pip install 'unisono\[delta\]'"):
         DeltaTables("x")
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("Generic LocalFileSystem error\n  Unable to copy data to file")
+
+    tables = DeltaTables(str(tmp_path))
+    write_deltalake(tables.place(RUNS), pa.table({"run": ["r"]}))
+    monkeypatch.setattr(DeltaTable, "delete", full)
+    with pytest.raises(UnisonoError, match=r"runs: Generic LocalFileSystem error$"):
+        tables.drop(["r"])

@@ -9,6 +9,7 @@ have one, and by the day on which the run was recorded, and are compacted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -89,7 +90,16 @@ class DeltaTables:
     def _delete(self, name: str, runs: Sequence[str]) -> None:
         table = self.table(name) if runs else None
         if table is not None:
-            table.delete(_among(runs))
+            with self._named_failures(name):
+                table.delete(_among(runs))
+
+    @contextmanager
+    def _named_failures(self, name: str) -> Iterator[None]:
+        """What the package raises, such as on a full disk, is told in one line."""
+        try:
+            yield
+        except (OSError, self._lake.exceptions.DeltaError) as error:
+            raise UnisonoError(f"{self.place(name)}: {_first_line(error)}") from None
 
     def _commit(self, name: str, staged: _Staged, runs: Sequence[str] | None) -> None:
         """One commit: the rows of these runs, or of None the whole table, become those staged."""
@@ -97,7 +107,7 @@ class DeltaTables:
         partitions = [each for each in ("protocol", "date") if each in staged.schema.names]
         more: dict[str, Any] = {"predicate": _among(runs)} if runs and table is not None else {}
         # Overwriting by a predicate keeps rows of other runs, whatever files they share.
-        try:
+        with self._named_failures(name):
             self._lake.write_deltalake(
                 self.place(name) if table is None else table,
                 staged.reader(),
@@ -106,11 +116,9 @@ class DeltaTables:
                 schema_mode="merge" if more or table is None else "overwrite",
                 **more,
             )
-        except (OSError, self._lake.exceptions.DeltaError) as error:
-            raise UnisonoError(f"{self.place(name)}: {_first_line(error)}") from None
-        if table is not None and len(table.file_uris()) > FILES_MAX:
-            table.optimize.compact()
-            table.vacuum(dry_run=False)
+            if table is not None and len(table.file_uris()) > FILES_MAX:
+                table.optimize.compact()
+                table.vacuum(dry_run=False)
 
 
 class _Staged:
