@@ -17,6 +17,7 @@ MODULES: Final = {
     "unisono": "The group: join it, send to it, read its stream.",
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
+    "unisono.services.merging": "[State on merge](PATTERNS.md#state-on-merge).",
     "unisono.daemon": "[One member per machine](OPERATIONS.md#the-daemon).",
     "unisono.feed": "A group's messages [in a durable log](OPERATIONS.md#the-feed).",
     "unisono.log": "The durable log, indexed by offset.",
@@ -31,7 +32,8 @@ MODULES: Final = {
 }
 """The public modules, in the order of the page."""
 WITH_METHODS: Final = (
-    *("unisono", "unisono.services.actions", "unisono.services.rpc", "unisono.feed"),
+    *("unisono", "unisono.services.actions", "unisono.services.rpc", "unisono.services.merging"),
+    "unisono.feed",
 )
 """Those for applications, whose methods are listed too."""
 

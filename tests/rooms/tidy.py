@@ -23,7 +23,11 @@ PURE = (
     "sealing",
     "draw",
 )
-PURE_FOLDERS = ("unisono.services.commit", "unisono.services.calls")
+PURE_FOLDERS = (
+    "unisono.services.calls",
+    "unisono.services.commit",
+    "unisono.services.merge",
+)
 """Pure parts of rooms that are not."""
 PURE_NAMES = {("random", "Random"), ("io", "BytesIO")}
 """Dice that are given their seed, and a file that is none but memory."""
