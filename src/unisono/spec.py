@@ -96,6 +96,11 @@ class ProtocolSpec:
         return Service.AGREED in self.services
 
     @property
+    def has_one_order(self) -> bool:
+        """Whether the whole group has one order, also when it splits."""
+        return self.is_ordered and "one_primary" in self.laws
+
+    @property
     def ordered_from(self) -> Service:
         """The weakest level that is in the one order, where there is one."""
         one = self.is_ordered and not self.levels_overtake

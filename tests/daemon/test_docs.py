@@ -77,7 +77,10 @@ MISTAKES = [
     ("daemon", "no listen address"),
     ("daemon --listen here", "write unix:/path"),
     ("daemon --listen tcp:192.168.1.1:7401", "clients are local"),
-    ("daemon --listen PLACE/x --protocol rmcast", "has no total order, and daemons need one"),
+    (
+        "daemon --listen PLACE/x --protocol rmcast",
+        "has no total order for all members, and daemons need one",
+    ),
     ("daemon --listen PLACE/x --mode 9", "write permissions as 600"),
     ("daemon --listen PLACE/x --service resilient(2)", "does not offer"),
     ("daemon --listen PLACE/x --option nonsense=1", "has no option"),

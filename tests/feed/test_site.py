@@ -303,7 +303,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     refused(command("feed", "g", *here), "not a Unisono log")
     there = ("--log", str(tmp_path / "other"), "--listen")
     refused(command("feed", "g", *there, "192.0.2.1:7420"), "cannot listen at 192.0.2.1:7420")
-    with pytest.raises(Misuse, match="ring, transis, rmp or mtp"):
+    with pytest.raises(Misuse, match="ring, rmp or mtp"):
         Feed("g", tmp_path, protocol="rmcast")
     with pytest.raises(Misuse, match="one HOST:PORT"):
         Feed("g", tmp_path, listen="a:1,b:2")

@@ -226,6 +226,8 @@ async def test_what_a_fed_group_cannot_be(port: int) -> None:
         unisono.Misuse, match="rmcast with service=causal has not: use ring, rmp or mtp"
     ):
         unisono.join("orders", protocol="rmcast", replayable=True)
+    with pytest.raises(unisono.Misuse, match="one total order for all, which transis with"):
+        unisono.join("orders", protocol="transis", replayable=True)
     with pytest.raises(unisono.Misuse, match="shed"):
         unisono.join("orders", replayable=True, slow="shed")
 

@@ -20,7 +20,7 @@ from unisono.core import Effect
 from unisono.model import Change
 from unisono.parts import locks
 from unisono.parts.message_runs import MessageRuns
-from unisono.protocols.rmp import ordering, token
+from unisono.protocols.rmp import ordering, sources, token
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave
 from unisono.protocols.rmp.core import Rmp
 from unisono.protocols.rmp.flow import CongestionWindow, RetransmissionTimer
@@ -75,19 +75,17 @@ def all_in_order(patch: Patch) -> None:
 
 
 def source_order_ignored(patch: Patch) -> None:
-    put = Sources.put
+    put, read = Sources.put, sources.read_block
+
+    def at_once(*arguments: Any) -> Any:
+        contents = read(*arguments)
+        contents.at_once.extend(contents.in_sequence)
+        contents.in_sequence.clear()
+        return contents
 
     def hasty(self: Sources, key: int, block: Any) -> Any:
-        source = self.by_key[key]
-        if source.passed + 1 < block.s:
-            contents = self._read(source.member, block.content, block.flags)
-            contents.at_once.extend(contents.in_sequence)
-            contents.in_sequence.clear()
-            patch.setattr(self, "_read", lambda *again: contents)
-            try:
-                return put(self, key, block)
-            finally:
-                patch.delattr(self, "_read")
+        is_early = self.by_key[key].passed + 1 < block.s
+        patch.setattr(sources, "read_block", at_once if is_early else read)
         return put(self, key, block)
 
     patch.setattr(Sources, "put", hasty)

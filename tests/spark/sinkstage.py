@@ -161,8 +161,10 @@ class Stage:
         return list(self._ask("count")["counts"])
 
     def repeated(self) -> int:
-        """How many rows the first member dropped as told before."""
-        return int(self._ask("count")["repeated"][0])
+        """How many rows the feed or the first member dropped as delivered before."""
+        with FeedClient(self.feed, LIMIT_S) as feed:
+            known = feed.status()["counts"].get("rows_known", 0)
+        return int(self._ask("count")["repeated"][0]) + int(known)
 
     def until(self, count: int, all_of_them: bool = True) -> None:
         """All members, or one, have heard so many."""

@@ -57,13 +57,13 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     out = tmp_path / "sweep"
     code, printed = swept(out, protocol="all", seeds="0:3")
     said = json.loads(printed)
-    assert (code, said["runs"], said["simulated"], said["failed"]) == (0, 12, 12, 0)
-    assert said["protocols"] == ["rmcast", "mtp", "rmp", "ring"]
-    assert said["sent"] > 12 * 15 and said["octets"] > 0
+    assert (code, said["runs"], said["simulated"], said["failed"]) == (0, 15, 15, 0)
+    assert said["protocols"] == ["rmcast", "mtp", "rmp", "transis", "ring"]
+    assert said["sent"] > 15 * 15 and said["octets"] > 0
 
     trace = read_trace(out / "traces")
     found = judge_all(trace.histories(), claims)
-    assert len(found) == 12 and trace.quarantined == []
+    assert len(found) == 15 and trace.quarantined == []
     assert verdicts_in(spark, out) == {run: verdict.laws for run, verdict in found.items()}
     outcomes = pq.read_table(out / "outcomes.parquet").to_pylist()
     assert sorted(row["run"] for row in outcomes) == sorted(found)
@@ -185,7 +185,7 @@ def test_a_cluster_that_is_not_set_up_gets_one_clear_line(
     ("arguments", "words"),
     [
         ("--seeds 5:1", "--seeds '5:1'"),
-        ("--seeds 0:1000000", "4,000,000 runs are more than 1,000,000"),
+        ("--seeds 0:1000000", "5,000,000 runs are more than 1,000,000"),
         ("--seeds 0:1 --nodes 3-99", "nodes must be"),
         ("--seeds 0:1 --protocol ring,foo", "no protocol 'foo'"),
         ("--seeds 0:1 --protocol ring,ring", "named twice"),

@@ -9,7 +9,6 @@ from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
 from unisono.model import Service, ServiceLevel
 from unisono.spec import ProtocolSpec
@@ -41,15 +40,10 @@ def spec_of(protocol: str) -> ProtocolSpec:
     from unisono import protocols
 
     spec = protocols.spec(protocol)
-    if not spec.is_ordered:
+    if not spec.has_one_order:
         raise Misuse(
-            f"protocol {spec.name} has no total order, and daemons need one: use"
-            f" {' or '.join(protocols.ordered())}"
-        )
-    if "one_primary" not in spec.laws:
-        raise Misuse(
-            f"protocol {spec.name} lets every part of a split group go on, and daemons need one"
-            f" order for all: use {DEFAULT_PROTOCOL}"
+            f"protocol {spec.name} has no total order for all members, and"
+            f" daemons need one: use {' or '.join(protocols.with_one_order())}"
         )
     return spec
 

@@ -380,6 +380,7 @@ class Feed:
         known = self._keeper.writers.last(query, partition) or (-1, 0)
         done = 0 if epoch > known[0] else max(0, known[1] + 1 - first_row)
         done = len(payloads) if epoch < known[0] else done
+        self.counts["rows_known"] += min(done, len(payloads))
         first_row, payloads = first_row + done, payloads[done:]
         if not payloads:
             return self._log.end

@@ -37,5 +37,5 @@ class Levels(dict[ServiceLevel | str | None, ServiceLevel]):
 
     def _checked(self, level: ServiceLevel) -> ServiceLevel:
         if self._ordered:
-            check_ordered(level, self._sessions.spec.name)
+            check_ordered(level, self._sessions.spec)
         return level

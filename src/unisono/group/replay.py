@@ -15,16 +15,17 @@ from unisono.group.recall import Recalls
 from unisono.model import Member, Message, ServiceLevel, View, is_ordered, level_text
 from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable, Unstable
 from unisono.replay_history import ReplayHistory, SinkRows
+from unisono.spec import ProtocolSpec
 
 
-def check_ordered(level: ServiceLevel, protocol: str) -> None:
-    """`Misuse` unless all members deliver such messages in one order."""
-    if not is_ordered(level):
-        from unisono.protocols import ordered
+def check_ordered(level: ServiceLevel, spec: ProtocolSpec) -> None:
+    """`Misuse` unless the whole group delivers such messages in one order."""
+    if not (is_ordered(level) and spec.has_one_order):
+        from unisono.protocols import with_one_order
 
-        *others, last = ordered()
+        *others, last = with_one_order()
         raise Misuse(
-            f"a replayable group needs a total order, which {protocol} with"
+            f"a replayable group needs one total order for all, which {spec.name} with"
             f" service={level_text(level)} has not: use {', '.join(others)} or {last}, with agreed"
             " or safe"
         )

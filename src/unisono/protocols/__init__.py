@@ -89,3 +89,8 @@ def spec(name: str) -> ProtocolSpec:
 def ordered() -> tuple[str, ...]:
     """The protocols with a total order, the latest first."""
     return tuple(name for name, each in reversed(specs().items()) if each.is_ordered)
+
+
+def with_one_order() -> tuple[str, ...]:
+    """Those of them in which the whole group has one order, also when it splits."""
+    return tuple(name for name in ordered() if spec(name).has_one_order)
