@@ -847,6 +847,16 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c at 0 founded | a:1@1 | view 3 b at 1
         c: view 1 a b c at 0 founded | view 2 a c at 0
     """, "agreed"),
+    _doctored("one_place", "most went on without an agreed message, and crashed", """
+        a: view 1 a b c at 0 founded | send | a:1@1 | left
+        b: view 1 a b c at 0 founded | view 2 b c at 0 | crash
+        c: view 1 a b c at 0 founded | view 2 b c at 0 | crash
+    """, "agreed"),
+    _doctored("one_place", "a newcomer goes on where an agreed message is lost", """
+        a: view 1 a b c d at 0 founded | send | a:1@1 | left
+        b: view 1 a b c d at 0 founded | view 2 b at 0 | view 3 b e at 0 | crash
+        e: view 3 b e at 0
+    """, "agreed"),
     _doctored("one_place", "two safe messages vanish with the view after them", """
         a: view 1 a b at 4 founded | send | send | a:1@5 | a:2@6 | view 2 a b at 6 | crash
         b: view 1 a b at 4 founded | a:1@5 | a:2@6 | view 2 a b at 6 | crash
@@ -1308,6 +1318,13 @@ SOUND: list[Sound] = [
         a: view 1 a b c at 0 founded | send | a:1@1 | view 3 a c at 1
         b: view 1 a b c at 0 founded | view 2 a b c at 0 | stop excluded
         c: view 1 a b c at 0 founded | a:1@1 | view 3 a c at 1
+    """, "agreed", but="uniform_order same_view"),
+    _sound("a view of two that are cut off, one of which goes on by itself", """
+        a: view 1 a b c d e at 0 founded | send | a:1@1 | view 3 a c d at 1
+        b: view 1 a b c d e at 0 founded | view 2 a b c d e at 0 | crash
+        c: view 1 a b c d e at 0 founded | a:1@1 | view 3 a c d at 1
+        d: view 1 a b c d e at 0 founded | a:1@1 | view 3 a c d at 1
+        e: view 1 a b c d e at 0 founded | view 2 a b c d e at 0 | view 4 e parted at 0
     """, "agreed", but="uniform_order same_view"),
     _sound("held by one that stops before it shows a view", """
         a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
