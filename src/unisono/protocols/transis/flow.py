@@ -15,6 +15,7 @@ from typing import Final
 from unisono.core import CoreConfig, Effect
 from unisono.layout import encode
 from unisono.protocols.transis.assembly import turn_of
+from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
 from unisono.protocols.transis.parameters import MEMBERS_MAX, Parameters
@@ -112,11 +113,17 @@ class Flow:
             self._outgoing.arm_within(Timer.ALIVE, p.alive_us, out)
 
     def speak(self, ordering: Ordering, out: list[Effect]) -> None:
-        """[TRA-4] I am alive, and hold this."""
+        """[TRA-4] I am alive, and hold this. While the window is full, my last vertex says so again
+        if it can: the window of a group that waits for a slow reader does not grow."""
+        if ordering.graph.window() >= VERTICES_MAX:
+            if (last := ordering.repeatable(VERTICES_MAX)) is not None:
+                return self._transmit(last, out)
         self._send(ordering, b"", out)
 
     def _send(self, ordering: Ordering, payload: bytes, out: list[Effect]) -> None:
-        vertex = ordering.append(payload)
+        self._transmit(ordering.append(payload), out)
+
+    def _transmit(self, vertex: Vertex, out: list[Effect]) -> None:
         turn = turn_of(vertex, self._local.rank, self._piece_bytes)
         self._outgoing.send_vertex(self._local.configuration.life, turn, out)
         self._outgoing.disarm(Timer.ALIVE, out)

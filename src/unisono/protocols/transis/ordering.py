@@ -165,6 +165,19 @@ class Ordering:
         """Others wait for my next vertex, whatever it acknowledges."""
         return self.order.is_awaited()
 
+    def repeatable(self, vertices_max: int) -> Vertex | None:
+        """My last vertex, if nobody needs another: it is empty, the others wait for none, and it
+        leaves no message unacknowledged, nor a member's share of half so many vertices. So not all
+        members repeat themselves while their window is full of what all hold."""
+        acks = self.graph.acks()
+        last = self.graph.get(self._rank, acks[self._rank])
+        if last is None or last.payload or self._unanswered:
+            return None
+        if self.is_awaited() and not self.is_idle():
+            return None
+        missed = sum(acks) - sum(last.acks) - 1
+        return last if missed < vertices_max // (2 * len(acks)) else None
+
     def _passes_token(self, vertex: Vertex) -> bool:
         return isinstance(self.order, TokenOrder) and self.order.is_held_by(vertex.sender)
 
