@@ -79,7 +79,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     forge(out / "traces" / f"run={victim}")
     code, printed = swept(out, keep="failed", as_json=False, protocol="all", seeds="0:3")
     assert code == 1
-    assert "0 simulated" in printed and "12 existed" in printed
+    assert "0 simulated" in printed and "15 existed" in printed
     (line,) = [line for line in printed.splitlines() if "•" in line]
     assert line.split()[1] == f"{victim}:"
     assert "no_duplication" in line and "judged differently" in line
@@ -92,7 +92,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     said = json.loads(printed)
     assert (code, said["simulated"], said["failed"]) == (1, 0, 1)
     assert said["failures"][0]["run"] == victim
-    assert len(verdicts_in(spark, out)) == 12
+    assert len(verdicts_in(spark, out)) == 15
 
 
 def verdicts_in(spark: Any, out: Path) -> dict[str, dict[str, str]]:

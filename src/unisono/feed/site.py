@@ -114,9 +114,9 @@ class Feed:
                 self._set_aside,
                 *self._access,
             )
+            self._port = await self._server.open(self._host, self._port)
             if warning := open_to_all(self._host, *self._access):
                 log.warning("the feed listens at %s %s", self._host, warning)
-            self._port = await self._server.open(self._host, self._port)
         except BaseException:
             self._log.close()
             raise
