@@ -12,14 +12,11 @@ from typing import Final
 
 from unisono.core import CoreConfig
 from unisono.errors import BadPacket
-from unisono.model import VARIED, Buffer, Service, ServiceLevel
-from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
+from unisono.model import Buffer, Service, ServiceLevel
+from unisono.parts.message_queue import MessageQueue, group_of
 from unisono.parts.turn import (
     COUNT_MAX,
-    DIFFER,
-    GOES_ON,
     LENGTH_BYTES,
-    MORE,
     ROW_BYTES,
     RUN_BYTES,
     RUNS_MAX,
@@ -31,7 +28,7 @@ from unisono.parts.turn import (
 )
 from unisono.protocols.ring.pacing import TurnPacing
 from unisono.protocols.ring.packets import HEADER_BYTES, TURN_BYTES, Delegate
-from unisono.wire import ENVELOPE_BYTES, numbers
+from unisono.wire import ENVELOPE_BYTES
 
 DELEGATES_MAX: Final = 64
 
@@ -44,12 +41,7 @@ class SendQueue:
         self.window_bytes = config.window_bytes_max
         self.piece_bytes = config.packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - TURN_BYTES
         """The content of a turn that fits a packet."""
-        self._queue: deque[Pending] = deque()
-        self._queue_bytes = 0
-        self.ordered = 0
-        """The number of our last message in the order. The head of the queue is the next."""
-        self._offset = 0
-        """Bytes of the head that were sent in pieces."""
+        self._waiting = MessageQueue()
         self._flight: deque[tuple[int, int]] = deque()
         """Turns that not everyone has, with what our messages in them cost."""
         self._flight_bytes = 0
@@ -65,22 +57,27 @@ class SendQueue:
 
     # -- messages of our own ---------------------------------------------------------------------
 
+    @property
+    def ordered(self) -> int:
+        """The number of our last message in the order."""
+        return self._waiting.sent
+
     def send_credit(self) -> int:
-        return max(0, self.window_bytes - self._queue_bytes - self._flight_bytes)
+        return max(0, self.window_bytes - self._waiting.nbytes - self._flight_bytes)
 
     def add(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)
-        self._queue_bytes += enqueue(self._queue, messages, level)
+        self._waiting.put(messages, level)
 
     def has_own(self) -> bool:
-        return bool(self._queue)
+        return bool(self._waiting)
 
     def has_any(self) -> bool:
-        return bool(self._queue or self._delegates)
+        return bool(self._waiting or self._delegates)
 
     def is_settled(self) -> bool:
         """All our messages are ordered, and everyone has them."""
-        return not self._queue and not self._flight
+        return not self._waiting and not self._flight
 
     def is_pressed(self) -> bool:
         """This member waits until all have its messages: to leave, or for a half-full window."""
@@ -94,11 +91,11 @@ class SendQueue:
         left_bytes, left = self.piece_bytes - 2 - RUN_BYTES, COUNT_MAX
         groups: list[MessageGroup] = []
         pieces: list[Buffer] = []
-        for pending in () if self._offset else self._queue:
+        for pending in () if self._waiting.offset else self._waiting.pending:
             left_bytes -= ROW_BYTES
             fit = pending.fit(left_bytes, left, LENGTH_BYTES)
             if fit:
-                groups.append(_group(pending, fit, pieces))
+                groups.append(group_of(pending, fit, pending.service, pieces))
                 left_bytes -= groups[-1].nbytes
                 left -= fit
             if fit < len(pending.messages):
@@ -124,7 +121,7 @@ class SendQueue:
         # messages. The paper's turn is one message.
         left_bytes = self.pace.next() * self.piece_bytes - 2
         runs: list[OriginRun] = []
-        own, left = left_bytes // 2 if self._queue else 0, COUNT_MAX
+        own, left = left_bytes // 2 if self._waiting else 0, COUNT_MAX
         while self._delegates and len(runs) < RUNS_MAX - 1:
             run = self._delegates[0]
             left -= run.times
@@ -137,54 +134,18 @@ class SendQueue:
             runs.append(mine)
         marks = {group.mark & SERVICE for run in runs for group in run.groups}
         safe = int(Service.SAFE) in marks
-        return write_runs(runs), safe, bool(self._queue or self._delegates)
+        return write_runs(runs), safe, bool(self._waiting or self._delegates)
 
     def _gather_own(self, left_bytes: int) -> OriginRun | None:
         """From the queue. A complete message is in the order as soon as it is sent."""
-        first = self.ordered + 1
-        groups: list[MessageGroup] = []
-        pieces: list[Buffer] = []
-        left_bytes -= RUN_BYTES
-        least, left = self.piece_bytes // 4, COUNT_MAX
-        while self._queue and left:
-            left_bytes -= ROW_BYTES
-            head, offset = self._queue[0], self._offset
-            if offset:
-                rest = memoryview(head.messages[0])[offset:]
-                fit = int(len(rest) <= left_bytes)
-            else:
-                fit = head.fit(left_bytes, left, LENGTH_BYTES) or int(
-                    not head.length and not groups
-                )
-            if fit:
-                if offset:
-                    groups.append(MessageGroup(1, len(rest), head.service | GOES_ON))
-                    pieces.append(rest)
-                else:
-                    groups.append(_group(head, fit, pieces))
-                left_bytes -= groups[-1].nbytes
-                left -= fit
-                self._remove_heads(fit)
-            elif left_bytes < least:
-                break
-            else:
-                mark = head.service | MORE | (GOES_ON if offset else 0)
-                groups.append(MessageGroup(1, left_bytes, mark))
-                pieces.append(memoryview(head.messages[0])[offset : offset + left_bytes])
-                self._offset += left_bytes
-                break
+        first, before = self.ordered + 1, self._waiting.nbytes
+        groups, pieces = self._waiting.gather(left_bytes - RUN_BYTES, self.piece_bytes // 4)
+        self._note_sent(before)
         return OriginRun(self._key, first, groups, pieces) if groups else None
 
-    def _remove_heads(self, count: int) -> None:
-        """This many messages at the head of the queue are in the order."""
-        head = self._queue[0]
-        cost = head.nbytes(count) + count * MESSAGE_BYTES
-        del head.messages[:count]
-        if not head.messages:
-            self._queue.popleft()
-        self._offset = 0
-        self.ordered += count
-        self._queue_bytes -= cost
+    def _note_sent(self, before: int) -> None:
+        """The queue had so many bytes before some of it was sent."""
+        cost = before - self._waiting.nbytes
         self._flight_bytes += cost
         self._turn_bytes += cost
 
@@ -196,9 +157,11 @@ class SendQueue:
 
     def note_ordered(self, upto: int, s: int) -> bool:
         """A holder sent our messages up to this number for us, in turn s; whether it did."""
-        mine = bool(self._queue) and self.ordered < upto
-        while self._queue and self.ordered < upto:
-            self._remove_heads(min(upto - self.ordered, len(self._queue[0].messages)))
+        waiting, before = self._waiting, self._waiting.nbytes
+        mine = bool(waiting) and waiting.sent < upto
+        while waiting and waiting.sent < upto:
+            waiting.remove(min(upto - waiting.sent, len(waiting.pending[0].messages)))
+        self._note_sent(before)
         self.note_turn(s)
         return mine
 
@@ -210,17 +173,5 @@ class SendQueue:
     def new_ring(self, members: int) -> None:
         """A large message sent in part begins anew; delegates are sent again by their members."""
         self.pace.new_ring(members)
-        self._offset = 0
+        self._waiting.restart_head()
         self._delegates.clear()
-
-
-def _group(queued: Pending, count: int, pieces: list[Buffer]) -> MessageGroup:
-    """The first of these, whose bytes are appended to the pieces."""
-    messages = queued.messages[:count]
-    if queued.length != VARIED or count == 1:
-        pieces += messages
-        return MessageGroup(count, len(messages[0]), queued.service)
-    lengths = list(map(len, messages))
-    pieces.append(numbers(lengths))
-    pieces += messages
-    return MessageGroup(count, sum(lengths), queued.service | DIFFER)

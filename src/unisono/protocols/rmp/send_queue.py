@@ -9,18 +9,13 @@ from itertools import islice
 from typing import Final
 
 from unisono.core import CoreConfig
-from unisono.model import VARIED, Buffer, Resilient, Service, ServiceLevel
-from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
+from unisono.model import Buffer, Resilient, Service, ServiceLevel
+from unisono.parts.message_queue import MessageQueue, group_of
 from unisono.parts.turn import (
     COUNT_MAX,
-    DIFFER,
-    GOES_ON,
     LENGTH_BYTES,
-    MORE,
     ROW_BYTES,
     RUN_BYTES,
-    SERVICE,
-    MessageGroup,
     OriginRun,
     Turn,
     write_runs,
@@ -28,7 +23,7 @@ from unisono.parts.turn import (
 from unisono.protocols.rmp.contents import CONTROL
 from unisono.protocols.rmp.flow import CongestionWindow, RetransmissionTimer
 from unisono.protocols.rmp.packets import BLOCK_HEAD, BLOCK_HEAD_BYTES, PIECE_AT
-from unisono.wire import ENVELOPE_BYTES, numbers
+from unisono.wire import ENVELOPE_BYTES
 
 SMALL_FLIGHTS_MAX: Final = 8
 """Blocks under way beyond which only full ones are sent: in a busy group messages share blocks."""
@@ -55,13 +50,8 @@ class SendQueue:
         self._window_bytes = setting.window_bytes_max
         self.piece_bytes = setting.packet_bytes_max - ENVELOPE_BYTES - PIECE_AT
         self._block_bytes = block_packets * self.piece_bytes
-        self._queue: deque[Pending] = deque()
-        self._offset = 0
-        """Of the queue's head, what earlier blocks have."""
-        self._queue_bytes = 0
+        self._waiting = MessageQueue()
         self._control: deque[bytes] = deque()
-        self.message = 0
-        """The last message that is in a block."""
         self.block = 0
         """The last block that was made."""
         self._flights: deque[BlockFlight] = deque()
@@ -77,21 +67,21 @@ class SendQueue:
     # -- what the application sends ---------------------------------------------------------------
 
     def send_credit(self) -> int:
-        return max(0, self._window_bytes - self._queue_bytes - self._unstable_bytes)
+        return max(0, self._window_bytes - self._waiting.nbytes - self._unstable_bytes)
 
     def put(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
         if isinstance(service, Resilient):
             code = Service.SAFE | (service.k + RESILIENCE_BASE) << RESILIENCE_SHIFT
         else:
             code = int(service)
-        self._queue_bytes += enqueue(self._queue, messages, code)
+        self._waiting.put(messages, code)
 
     def request(self, change: bytes) -> None:
         """A change of the group's state, in the order."""
         self._control.append(change)
 
     def is_empty(self) -> bool:
-        return not self._queue and not self._control
+        return not self._waiting and not self._control
 
     def is_settled(self) -> bool:
         """Everything of ours is with every site."""
@@ -101,7 +91,7 @@ class SendQueue:
 
     def next_block(self, now_us: int, sources: int, after: int) -> Turn | None:
         """The next block that may be sent now, by one of so many sources, after this slot."""
-        if not self._queue and not self._control:
+        if not self._waiting and not self._control:
             return None
         if sources != self._sources:
             self._sources = sources
@@ -110,7 +100,7 @@ class SendQueue:
             if self._flight_bytes >= self._congestion.nbytes:
                 return None
             return self.request_block(self._control.popleft(), now_us, after)
-        service, limit = self._queue[0].service, self._limit()
+        service, limit = self._waiting.pending[0].service, self._limit()
         if service == Service.UNRELIABLE or not limit:
             return None
         run = self._gather(limit)
@@ -122,7 +112,7 @@ class SendQueue:
         allowed = min(self._block_bytes, self._congestion.nbytes - self._flight_bytes)
         if not self._flights:
             return max(allowed, self.piece_bytes)
-        waiting = min(self._queue_bytes, self._block_bytes)
+        waiting = min(self._waiting.nbytes, self._block_bytes)
         if allowed < waiting:
             return 0
         if waiting < self._block_bytes and len(self._flights) >= SMALL_FLIGHTS_MAX:
@@ -147,63 +137,29 @@ class SendQueue:
         not fit a packet is sent reliably."""
         found: list[OriginRun] = []
         room = self.piece_bytes - 2 - RUN_BYTES - ROW_BYTES
-        while self._queue and self._queue[0].service == Service.UNRELIABLE:
-            head = self._queue[0]
+        while self._waiting and self._waiting.pending[0].service == Service.UNRELIABLE:
+            head = self._waiting.pending[0]
             fit = head.fit(room, COUNT_MAX, LENGTH_BYTES)
             if not fit:
-                self._queue[0] = head._replace(service=int(Service.RELIABLE))
+                self._waiting.change_head(int(Service.RELIABLE))
                 break
             pieces: list[Buffer] = []
             # What a receiver has of them, it delivers at once, as reliable ones.
-            group = _group(head, fit, int(Service.RELIABLE), pieces)
-            found.append(OriginRun(self._key, self.message + 1, (group,), pieces))
-            self._take_heads(fit)
+            group = group_of(head, fit, int(Service.RELIABLE), pieces)
+            found.append(OriginRun(self._key, self._waiting.sent + 1, (group,), pieces))
+            self._waiting.remove(fit)
         return found
 
     def _gather(self, nbytes: int) -> OriginRun:
         """As much of the queue as fits, of one resilience."""
-        first, resilience = self.message + 1, self._queue[0].service >> RESILIENCE_SHIFT
-        groups: list[MessageGroup] = []
-        pieces: list[Buffer] = []
-        room, left = nbytes - BLOCK_HEAD_BYTES - 2 - RUN_BYTES, COUNT_MAX
-        least = self.piece_bytes // 4
-        while self._queue and left and self._queue[0].service >> RESILIENCE_SHIFT == resilience:
-            if self._queue[0].service == Service.UNRELIABLE:
-                break
-            room -= ROW_BYTES
-            head, offset = self._queue[0], self._offset
-            mark = head.service & SERVICE
-            if offset:
-                rest = memoryview(head.messages[0])[offset:]
-                fit = int(len(rest) <= room)
-            else:
-                fit = head.fit(room, left, LENGTH_BYTES) or int(not head.length and not groups)
-            if fit:
-                if offset:
-                    groups.append(MessageGroup(1, len(rest), mark | GOES_ON))
-                    pieces.append(rest)
-                else:
-                    groups.append(_group(head, fit, mark, pieces))
-                room -= groups[-1].nbytes
-                left -= fit
-                self._take_heads(fit)
-            elif room < least:
-                break
-            else:
-                groups.append(MessageGroup(1, room, mark | MORE | (GOES_ON if offset else 0)))
-                pieces.append(memoryview(head.messages[0])[offset : offset + room])
-                self._offset += room
-                break
-        return OriginRun(self._key, first, groups, pieces)
+        waiting = self._waiting
+        first, resilience = waiting.sent + 1, waiting.pending[0].service >> RESILIENCE_SHIFT
 
-    def _take_heads(self, count: int) -> None:
-        head = self._queue[0]
-        self._queue_bytes -= head.nbytes(count) + count * MESSAGE_BYTES
-        del head.messages[:count]
-        if not head.messages:
-            self._queue.popleft()
-        self._offset = 0
-        self.message += count
+        def takes(service: int) -> bool:
+            return service >> RESILIENCE_SHIFT == resilience and service != Service.UNRELIABLE
+
+        room = nbytes - BLOCK_HEAD_BYTES - 2 - RUN_BYTES
+        return OriginRun(self._key, first, *waiting.gather(room, self.piece_bytes // 4, takes))
 
     # -- what becomes of them ---------------------------------------------------------------------
 
@@ -247,14 +203,3 @@ class SendQueue:
         self._congestion.timed_out(self.block)
         for flight in self._flights:
             flight.again = True
-
-
-def _group(queued: Pending, count: int, mark: int, pieces: list[Buffer]) -> MessageGroup:
-    messages = queued.messages[:count]
-    if queued.length != VARIED or count == 1:
-        pieces += messages
-        return MessageGroup(count, len(messages[0]), mark)
-    lengths = list(map(len, messages))
-    pieces.append(numbers(lengths))
-    pieces += messages
-    return MessageGroup(count, sum(lengths), mark | DIFFER)
