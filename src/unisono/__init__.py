@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         ReleaseLock,
         VoteSize,
     )
+    from unisono.state_machine import StateMachine
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
     CAUSAL, AGREED, SAFE = Service.CAUSAL, Service.AGREED, Service.SAFE
@@ -93,6 +94,7 @@ _HOMES = {
         *("Resilient", "Service", "SizeVote", "View", "ChangeKind", "ChangeScope"),
     ),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
+    "state_machine": ("StateMachine",),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
 }
@@ -143,6 +145,7 @@ __all__ = [
     "Shed",
     "SizeVote",
     "Stable",
+    "StateMachine",
     "Stopped",
     "StreamBatch",
     "TooLarge",

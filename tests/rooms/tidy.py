@@ -22,11 +22,13 @@ PURE = (
     "protocols",
     "sealing",
     "draw",
+    "state_machine",
 )
 PURE_FOLDERS = (
     "unisono.services.calls",
     "unisono.services.commit",
     "unisono.services.merge",
+    "unisono.services.replication",
 )
 """Pure parts of rooms that are not."""
 PURE_NAMES = {("random", "Random"), ("io", "BytesIO")}
@@ -53,6 +55,7 @@ ANYTHING = None
 MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "errors": frozenset(),
     "model": frozenset(),
+    "state_machine": frozenset(),
     "requests": frozenset(("model", "errors")),
     "core": frozenset(("requests", "model", "errors")),
     "spec": frozenset(("requests", "model", "core")),
@@ -82,7 +85,9 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
         """unisono client group config net protocols parts requests core spec fields layout wire
         model errors""".split()
     ),
-    "services": frozenset(("unisono", "group", "fields", "layout", "model", "errors")),
+    "services": frozenset(
+        "unisono group log state_machine fields layout wire fsa core model errors".split()
+    ),
     "log": frozenset(("model", "fields", "layout", "wire", "errors")),
     "feed": frozenset(
         "unisono client group config net replay_history log fields layout wire model errors".split()
@@ -90,7 +95,8 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(
-        ("client", "config", "group", "net", "protocols", "requests", "core", "model", "errors")
+        """client config group net protocols requests core services state_machine model
+        errors""".split()
     ),
     "bench": ANYTHING,
     "cli": ANYTHING,
