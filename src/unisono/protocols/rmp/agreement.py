@@ -111,6 +111,10 @@ class Attempt:
     def confirm(self, site: int) -> None:
         self.confirmed.add(site)
 
+    def held(self) -> int:
+        """The last slot up to which one of those who answered holds all."""
+        return max(answer.held for answer in self.answers.values())
+
     def quorums(self) -> ViewQuorums:
         """What those who answered know together."""
         known = [answer.quorums for answer in self.answers.values()]
@@ -144,7 +148,7 @@ class Attempt:
         return new_list
 
     def _new_list(self, epoch: int, trid: int, order: Iterable[int], primary: bool) -> NewList:
-        sync = max(answer.held for answer in self.answers.values())
+        sync = self.held()
         before = self.quorums().members
         members = tuple(site for site in order if site in before and site in self.answers)
         lost = self._leftovers(before - set(members))

@@ -233,7 +233,10 @@ class RingReformation:
         self._attempt.gather(packet.sender, packet.point())
 
     def resume_all(self, event: object, out: list[Effect]) -> None:
+        """What one of the others holds is requested: that we lack it may be why we saw a fault, and
+        with the next alarm as early as this one nobody would show it."""
         assert self._attempt is not None
+        self._queue.expect(self._attempt.held())
         record = Resume(self._state.key, BallotFields(*self._attempt.ballot))
         self._outgoing.send(PacketKind.RESUME, record, out)
         self.resume(event, out)
