@@ -16,7 +16,7 @@ from tests.waiting import LIMIT_S, until
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 NAMES = "abcd"
-OPTIONS = {"ring": ("--option", "sites=4"), "mtp": (), "rmcast": ()}
+OPTIONS = {"ring": ("--option", "sites=4"), "mtp": (), "rmcast": (), "rmp": ()}
 
 
 @contextlib.contextmanager

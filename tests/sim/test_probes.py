@@ -13,7 +13,7 @@ from unisono.trace.record import Row
 
 DETECT_US = 2 * SECOND_US
 AT_US = 2 * SECOND_US
-PROTOCOLS = ("rmcast", "mtp", "ring")
+PROTOCOLS = ("rmcast", "mtp", "ring", "rmp")
 
 
 def struck(protocol: str, kind: str, seed: int = 1) -> Plan:

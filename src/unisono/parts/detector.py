@@ -183,6 +183,11 @@ class Detector(Generic[Key]):
         peer.gone |= self.listened_us - peer.refused_us >= max(1, self.detect_us // APART_SHARE)
         return peer.gone
 
+    def is_dead(self, key: Key) -> bool:
+        """The network has reported twice that nobody listens there."""
+        peer = self._peers.get(key)
+        return peer is not None and peer.watched and peer.gone
+
     def limit_us(self, key: Key) -> int:
         """How long it may be silent."""
         peer = self._peers.get(key)

@@ -123,9 +123,13 @@ class Attempt:
             merged = merged.merged(other)
         return merged
 
+    def missing(self) -> frozenset[int]:
+        """Members that have not answered."""
+        return self.quorums().members - self.answers.keys()
+
     def everyone_answered(self) -> bool:
         """[RMP-14] Nobody is missing: a false alarm."""
-        return bool(self.answers) and self.quorums().members <= self.answers.keys()
+        return bool(self.answers) and not self.missing()
 
     def has_quorum(self) -> bool:
         return bool(self.answers) and self.quorums().has_majority(self.answers.keys())

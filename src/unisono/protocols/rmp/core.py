@@ -22,6 +22,7 @@ from unisono.core import (
     Multicast,
     Received,
     Request,
+    Unreachable,
 )
 from unisono.fsa import Machine
 from unisono.model import Address, Member
@@ -33,6 +34,7 @@ from unisono.protocols.rmp.admitting import AdmittingSite
 from unisono.protocols.rmp.agreement import ReformBallot
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.figure import REFORMATION, TOKEN
+from unisono.protocols.rmp.former import FormerRings
 from unisono.protocols.rmp.joining import Joiner
 from unisono.protocols.rmp.leaving import Leaving
 from unisono.protocols.rmp.membership import Membership
@@ -73,6 +75,7 @@ from unisono.protocols.rmp.resilience import Resilience
 from unisono.protocols.rmp.send_queue import SendQueue
 from unisono.protocols.rmp.sending import BlockSender
 from unisono.protocols.rmp.sources import Sources
+from unisono.protocols.rmp.stability import StableSlots
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
 from unisono.protocols.rmp.token import TokenRotation
 from unisono.protocols.rmp.token_watch import TokenWatch
@@ -125,11 +128,14 @@ class Rmp:
         self._token = TokenRotation(
             parameters, state, outgoing, sources, queue, resilience, self._sponsor, delivery
         )
-        # fmt: on
+        self._stability = StableSlots(state, sources, queue, resilience, delivery, send_queue)
+        watch = self._watch = TokenWatch(parameters, state, outgoing, self._token)
+        former = self._former = FormerRings(state, outgoing)
         self._reformation = RingReformation(
-            parameters, state, outgoing, sources, queue, random, self._membership.begin_epoch
+            parameters, state, outgoing, sources, queue, random, watch, former,
+            self._membership.begin_epoch,
         )
-        self._watch = TokenWatch(parameters, state, outgoing, self._token)
+        # fmt: on
         self._token_machine = Machine(TOKEN, self._token)
         self._reform_machine = Machine(REFORMATION, self._reformation)
         self._over = False
@@ -211,6 +217,9 @@ class Rmp:
             self._membership.request(event)
         elif isinstance(event, Captured):
             self._sponsor.keep_state(event)
+        elif isinstance(event, Unreachable):
+            self._watch.note_unreachable(event.address)
+            self._suspect_if_silent(out)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True
@@ -246,6 +255,9 @@ class Rmp:
     def _look(self, out: list[Effect]) -> None:
         self._joiner.ask_state_again(out)
         self._resilience.give_up_leavers(self._state.now_us - 2 * self._parameters.detect_us)
+        self._suspect_if_silent(out)
+
+    def _suspect_if_silent(self, out: list[Effect]) -> None:
         if self._watch.is_silent(out):
             self._reform_machine.fire(Suspected(), out)
 
@@ -260,6 +272,8 @@ class Rmp:
             self._take_outside(trid, packet, out)
             return
         sender: int = packet.sender  # type: ignore[union-attr]
+        if sender in self._watch.probed:
+            self._watch.hear(sender)
         if sender == state.key:
             self._codec.drop("own")
         elif trid not in state.trids:
@@ -296,14 +310,13 @@ class Rmp:
         self, kind: int, trid: int, packet: Packet, source: Address, out: list[Effect]
     ) -> None:
         """A packet of another ring: one that was ours, or is about to be, or somebody else's."""
-        reformation = self._reformation
-        if reformation.ended(trid):
+        if self._former.has(trid):
             if isinstance(packet, Nack):
                 self._repair.answer(packet, source, trid, out)
             elif isinstance(packet, Fault):
-                reformation.report_former(trid, packet.member, out)
+                self._former.report_to(packet.member, trid, out)
             return
-        accepted = reformation.accepted_list()
+        accepted = self._reformation.accepted_list()
         if accepted is not None and trid == accepted.trid:
             self._reform_machine.fire(ListDecided(accepted), out)
             if trid in self._state.trids:
@@ -383,7 +396,8 @@ class Rmp:
                 self._token_machine.settle(event, out)
                 if before == (self._queue.held, state.epoch, self._queue.latest):
                     break
-            self._settle_stability()
+            self._stability.settle()
+            self._sponsor.forget_welcomes()
             self._repair.watch(out)
             self._watch.keep_on(out)
             if state.leaving and self._leaving.is_done(out):
@@ -422,22 +436,3 @@ class Rmp:
     def _send_blocks(self, out: list[Effect]) -> None:
         if not self._state.frozen and self._membership.removed_at is None:
             self._sender.send_blocks(out)
-
-    def _settle_stability(self) -> None:
-        state = self._state
-        for messages, holders in self._resilience.reached(state.quorums, state.primary):
-            entries = state.group.entries.items()
-            members = tuple(entry.member for key, entry in entries if key in holders)
-            self._delivery.stabilize(messages, members)
-        for messages in self._resilience.out_of_reach(state.quorums, state.primary):
-            self._delivery.fail_stability(messages, Cause.TOO_FEW)
-        if stable := self._resilience.stable():
-            self._sources.forget_lost()
-        state.settle(stable)
-        if state.renewals:
-            state.renew(self._resilience.known())
-        for source, _, last in self._queue.forget(self._resilience.needed()):
-            self._sources.forget(source, last)
-            if source == state.key:
-                self._send_queue.stable(last)
-        self._sponsor.forget_welcomes()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from unisono.core import Cause, Effect, Fail
 from unisono.model import Member
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint
+from unisono.protocols.rmp.former import FormerRings
 from unisono.protocols.rmp.ordering import OrderingQueue
 from unisono.protocols.rmp.packets import Data, PacketKind
 from unisono.protocols.rmp.parameters import Parameters
@@ -25,10 +26,9 @@ from unisono.protocols.rmp.reform_packets import (
     Sync,
 )
 from unisono.protocols.rmp.sources import Sources
-from unisono.protocols.rmp.state import TRIDS_MAX, Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.token_watch import TokenWatch
 
-FORMER_MAX: Final = 8 * TRIDS_MAX
-"""Identifiers of former rings whose new lists are remembered for those who missed them."""
 WAIT_TIMES_MAX: Final = 32
 VIOLATED: Final = "this member has delivered what the others do not have; join again"
 EXCLUDED: Final = "the ring was reformed without this member"
@@ -63,6 +63,8 @@ class RingReformation:
         sources: Sources,
         queue: OrderingQueue,
         random: Random,
+        watch: TokenWatch,
+        former: FormerRings,
         begin_epoch: Callable[[NewList, list[Effect]], None],
     ) -> None:
         self._parameters = parameters
@@ -71,6 +73,8 @@ class RingReformation:
         self._sources = sources
         self._queue = queue
         self._random = random
+        self._watch = watch
+        self._former = former
         self._begin_epoch = begin_epoch
         self._slave = Slave()
         self._attempt: Attempt | None = None
@@ -84,8 +88,6 @@ class RingReformation:
         """Attempts in a row that came to nothing: waits grow with them."""
         self._since_us: int | None = None
         """When the first of them began."""
-        self._former: dict[int, NewList] = {}
-        """By TRID, the list that ended the ring of that name."""
 
     # -- when -------------------------------------------------------------------------------------
 
@@ -107,6 +109,13 @@ class RingReformation:
 
     def may_ask_again(self, event: object) -> bool:
         return self._tries < self._parameters.tries_within(self._state.group.hops)
+
+    # Deviates [RMP §3.1 silence]: a site whose port the network twice reports as closed is lost at
+    # once. The paper asks everyone R times.
+    def others_are_dead(self, event: object) -> bool:
+        """There is nobody to wait for: the network says that those who did not answer are dead."""
+        missing = self._attempt.missing() if self._attempt is not None else frozenset()
+        return bool(missing) and self._watch.are_dead(missing) and self.may_propose(event)
 
     def may_propose(self, event: object) -> bool:
         return isinstance(self._find_list(), NewList)
@@ -224,6 +233,8 @@ class RingReformation:
     def ask_again(self, event: object, out: list[Effect]) -> None:
         assert self._attempt is not None
         self._tries += 1
+        if self._tries > 1:
+            self._watch.probe(self._attempt.missing(), out)
         fault = Fault(self._state.key, self._attempt.ballot.round, self._state.me)
         self._outgoing.send(PacketKind.FAULT, fault, out)
         self._arm(out)
@@ -278,7 +289,7 @@ class RingReformation:
     def commit(self, event: object, out: list[Effect]) -> None:
         attempt = self._attempt
         assert attempt is not None and attempt.proposal is not None
-        self._report(attempt.proposal, self._state.trid, out)
+        self._former.report(attempt.proposal, self._state.trid, out)
         if self._state.key in attempt.proposal.members:
             self._install(attempt.proposal, out)
         else:
@@ -288,7 +299,7 @@ class RingReformation:
         """It is decided, and we lack some of what it asks its members to hold."""
         attempt = self._attempt
         assert attempt is not None and attempt.proposal is not None
-        self._report(attempt.proposal, self._state.trid, out)
+        self._former.report(attempt.proposal, self._state.trid, out)
         self.catch_up(ListDecided(attempt.proposal), out)
 
     def abort(self, event: object, out: list[Effect]) -> None:
@@ -396,9 +407,7 @@ class RingReformation:
             self._state.stop(Fail(EXCLUDED, Cause.EXCLUDED))
 
     def _install(self, new_list: NewList, out: list[Effect]) -> None:
-        self._former |= dict.fromkeys(self._state.trids, new_list)
-        while len(self._former) > FORMER_MAX:
-            del self._former[next(iter(self._former))]
+        self._former.end(new_list)
         self._sources.want(())
         self._begin_epoch(new_list, out)
         self._slave = Slave()
@@ -424,21 +433,3 @@ class RingReformation:
         if self._attempt is not None and self._attempt.proposal is not None:
             return self._attempt.proposal.sync
         return self._list[1].sync if self._list is not None else 0
-
-    # -- for those who missed it ------------------------------------------------------------------
-
-    def ended(self, trid: int) -> bool:
-        return trid in self._former
-
-    def report_former(self, trid: int, to: Member, out: list[Effect]) -> None:
-        """Somebody still works on a ring that is no more."""
-        self._report(self._former[trid], trid, out, to)
-
-    def _report(
-        self, new_list: NewList, trid: int, out: list[Effect], to: Member | None = None
-    ) -> None:
-        record = Proposal(self._state.key, BallotFields(0, 0), NewListFields.of(new_list))
-        if to is None:
-            self._outgoing.send(PacketKind.COMMIT, record, out, trid=trid)
-        else:
-            self._outgoing.send(PacketKind.COMMIT, record, out, (to.address,), trid)
