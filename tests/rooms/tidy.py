@@ -29,6 +29,8 @@ PURE_FOLDERS = (
     "unisono.services.commit",
     "unisono.services.merge",
     "unisono.services.replication",
+    "unisono.services.sqlite.statements",
+    "unisono.services.sqlite.updates",
 )
 """Pure parts of rooms that are not."""
 PURE_NAMES = {("random", "Random"), ("io", "BytesIO")}
