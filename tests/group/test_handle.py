@@ -96,10 +96,10 @@ async def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
     handle = Handle(Resilient(2))
     handle.accept(1)
     handles.add(handle)
-    message = Message(ME, b"x", 1, "v", 7, Resilient(2))
-    handles.deliver([message])
+    runs = MessageRuns([MessageRun(ME, b"xy", 0, 1, 2, 1, "v", 7, Resilient(2))])
+    handles.deliver(runs)
     assert (await handle.delivered).seq == 7 and not handle.stable.done()
-    handles.stabilize([message], (ME,))
+    handles.stabilize(runs, (ME,))
     assert await handle.stable == (ME,)
 
 

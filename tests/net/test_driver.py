@@ -13,6 +13,7 @@ from tests.net.recorder import free_port
 from unisono.core import (
     Arm,
     Captured,
+    Cause,
     Congested,
     Deliver,
     Depart,
@@ -21,17 +22,20 @@ from unisono.core import (
     Event,
     Expired,
     Fail,
+    FailStability,
     Join,
     Leave,
     Persist,
     Received,
     Send,
+    Stabilize,
 )
-from unisono.model import Address, Member, Message, View
+from unisono.model import Address, Member, Message, Resilient, View
 from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
 from unisono.net.stream import Entry
 from unisono.net.udp import Endpoint
+from unisono.parts.message_runs import MessageRun, MessageRuns
 
 pytestmark = pytest.mark.real
 HERE = Addresses(multicast=Address("239.192.77.9", free_port()), interface="127.0.0.1")
@@ -73,7 +77,8 @@ class Diary:
         self.lines += messages
         self.on_deliver()
 
-    def put(self, entry: Entry) -> None: ...
+    def put(self, entry: Entry) -> None:
+        self.lines.append(entry)
 
     def install(self, view: View) -> None: ...
 
@@ -93,6 +98,15 @@ async def test_effects_are_performed_in_the_order_given_and_a_record_first() -> 
     driver.start([Join()])
     assert await diary.end is None
     assert diary.lines == [b"r", said, b"s"] and driver.finished
+
+
+async def test_a_notice_of_stability_hands_on_runs_that_are_not_cut_apart() -> None:
+    diary = Diary()
+    runs = MessageRuns([MessageRun(ME, b"xy", 0, 1, 2, 1, "v", 7, Resilient(2))])
+    effects = [Stabilize(runs, (ME,)), FailStability(runs, Cause.TOO_FEW), Depart()]
+    Driver(Script(lambda event: [*effects]), Endpoint(HERE), diary).start([Join()])
+    assert await diary.end is None
+    assert all(notice.messages is runs for notice in diary.lines) and len(diary.lines) == 2
 
 
 async def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:

@@ -232,9 +232,9 @@ class Driver:
                     self.endpoint.installed([member.address for member in view.members])
                 self._application.install(view)
             case Stabilize(messages, holders):
-                self._application.put(Stable(tuple(messages), holders))
+                self._application.put(Stable(messages, holders))
             case FailStability(messages, cause):
-                self._application.put(Unstable(tuple(messages), cause))
+                self._application.put(Unstable(messages, cause))
             case Answer():
                 self._application.put(effect)
             case Capture(key):

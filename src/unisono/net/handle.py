@@ -246,14 +246,12 @@ class Handles:
         self._shed = self._shed and not found
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
-        for message in messages:
-            if message.sender == self._me and message.number in self._unstable:
-                self._unstable.pop(message.number).stabilize(holders)
+        for number, _ in unread(messages, self._me, self._unstable) if self._unstable else ():
+            self._unstable.pop(number).stabilize(holders)
 
     def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None:
-        for message in messages:
-            if message.sender == self._me and message.number in self._unstable:
-                self._unstable.pop(message.number).fail_stability(cause)
+        for number, _ in unread(messages, self._me, self._unstable) if self._unstable else ():
+            self._unstable.pop(number).fail_stability(cause)
 
     def fail(self, reason: str) -> None:
         """The incarnation is over: the fate of its messages is unknown here."""

@@ -39,7 +39,7 @@ class Shed:
 class Stable:
     """These messages are as resilient as requested."""
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     holders: tuple[Member, ...] = ()
     """Members known to hold them, where the protocol reports it."""
 
@@ -49,7 +49,7 @@ class Unstable:
     """These messages will not be as resilient as requested: too few of the members that can hold
     them are left."""
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     cause: Cause
 
 
