@@ -233,7 +233,7 @@ class Transis:
                 self.codec.drop("backlog")
                 return
         try:
-            vertex = self._repair.assembly.take(packet)
+            vertex = self._repair.take(packet)
             if vertex is not None and ordering.add(vertex):
                 self._repair.came(vertex.sender, vertex.index)
         except BadPacket as bad:

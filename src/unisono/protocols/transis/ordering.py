@@ -78,16 +78,20 @@ class Ordering:
 
     def add(self, vertex: Vertex) -> bool:
         """Another's; whether it was missing. Raises `BadPacket`."""
-        sender, index = vertex.sender, vertex.index
-        known = index <= self.graph.acks()[sender] or self.graph.get(sender, index) is not None
+        key = sender, index = vertex.sender, vertex.index
+        entered = index <= self.graph.acks()[sender]
+        known = entered or self.graph.get(sender, index) == vertex
+        before = self._contents.get(key)
         if not known:
             assert isinstance(vertex.payload, bytes)
-            self._contents[sender, index] = self._read(sender, vertex.payload)
+            self._contents[key] = self._read(sender, vertex.payload)
         try:
             self._enter(self.graph.add(vertex))
         except BadPacket:
-            if not known:
-                del self._contents[sender, index]
+            if not known and self.graph.get(sender, index) is None:
+                del self._contents[key]
+            elif not known and before is not None:
+                self._contents[key] = before
             raise
         return not known
 
