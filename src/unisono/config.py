@@ -184,7 +184,6 @@ class JoinOptions(TypedDict, total=False):
     answer_us: int
     token: int
     vertex_packets: int
-    primary_of_count: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:

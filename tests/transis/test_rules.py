@@ -88,6 +88,24 @@ def test_without_i_am_alive_members_lose_each_other(monkeypatch: pytest.MonkeyPa
     assert len(room.actors["a"].views) > 2
 
 
+@pytest.mark.parametrize("service", ["agreed", "safe"])
+def test_what_a_broken_member_sends_without_the_token_stops_nobody(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = together("abc", service, token=1)
+    broken = room.core("c").flush.ordering
+    assert broken is not None
+    monkeypatch.setattr(broken.order, "may_emit", lambda: True)
+    for at in range(6):
+        room.obey(f"say c stray{at}\nadvance 1ms")
+    room.obey("say a one\nsay b two\nadvance 100ms\nsay a three\nadvance 2000ms")
+    for name in "ab":
+        assert room.count(name, "drop.stray") > 0
+        said = [each for each in room.delivered(name) if not each.startswith("c")]
+        assert said == ["a#1:1", "b#1:1", "a#1:2"]
+        assert room.members(name) == "abc"
+
+
 @pytest.mark.rule("TRA-5")
 def test_what_one_delivers_all_that_stay_deliver() -> None:
     room = together("abcd", "reliable")

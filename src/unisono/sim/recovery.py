@@ -60,7 +60,15 @@ class Recovery:
                 view = node.process.view if node.process is not None else None
                 self._known.update(member.name for member in (view.members if view else ()))
             self._narrow()
+        elif not self._may_be_whole():
+            self._world.post(self._world.now_us + SETTLE_US, self._nobody_must, None, None)
         self.changed()
+
+    def _may_be_whole(self) -> bool:
+        """Whether these nodes are enough, when all of them are there and remember all."""
+        world = self._world
+        roles = [ProcessRole(world.options_of(node.index)) for node in world.nodes]
+        return world.spec.may_continue(roles, False)
 
     def installed(self, process: SimProcess) -> None:
         if not self._world.healing:

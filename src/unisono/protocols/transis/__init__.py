@@ -14,7 +14,7 @@ from unisono.spec import ProtocolSpec
 
 LAWS: Final = """no_creation no_duplication fifo causal total_order agreement validity
 virtual_synchrony view_order self_inclusion local_order cut same_view sender_in_view
-transitional_set exclusion safe received receipts progress"""
+transitional_set one_component exclusion safe received receipts progress"""
 
 SPEC: Final = ProtocolSpec(
     name="transis",

@@ -86,7 +86,7 @@ class Transis:
             outgoing,
             lambda rank: failures.is_quiet(local.keys[rank]),
         )
-        self._primary = primary = StaticMajority(parameters.primary_of_count)
+        self._primary = primary = StaticMajority(parameters.sites)
         self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
         self.flush = flush = Flush(

@@ -45,6 +45,7 @@ class Ordering:
         self._keys = configuration.keys
         self._view = configuration.id
         self._rank = rank
+        self._drop = drop
         self.graph = CausalGraph(size, rank)
         self.order = (TokenOrder if with_token else AllAckOrder)(size, rank)
         self._gate = CausalGate(size)
@@ -116,6 +117,20 @@ class Ordering:
             if not self._gate.wait(vertex):
                 self._pass(vertex)
         self._agreed += self.order.entered(vertices)
+        if isinstance(self.order, TokenOrder) and self.order.strays:
+            self._discard(self.order.strays)
+
+    def _discard(self, strays: list[Vertex]) -> None:
+        """Nobody delivers them, and nobody waits for them."""
+        for vertex in strays:
+            self._drop("stray")
+            contents = self._contents.get((vertex.sender, vertex.index))
+            if contents is not None and contents.level >= Service.AGREED:
+                contents.level = Service.CAUSAL
+                contents.parts.clear()
+                if self._gate.is_open(vertex):
+                    self._pass(vertex)
+        strays.clear()
 
     # -- out --------------------------------------------------------------------------------------
 

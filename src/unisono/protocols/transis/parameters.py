@@ -16,10 +16,10 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "token": 0,
     "vertex_packets": 32,
     "members_count_max": 32,
-    "primary_of_count": 0,
+    "sites": 0,
 }
 """`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10];
-`primary_of_count`, where it is not 0, is how many processes there are: only a component with more
+`sites`, where it is not 0, is how many processes there are: only a component with more
 than half of them operates [TRA-18]."""
 VERTEX_PACKETS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
@@ -29,7 +29,7 @@ BOUNDS: Final = {
     "token": (0, 1),
     "vertex_packets": (1, VERTEX_PACKETS_MAX),
     "members_count_max": (1, MEMBERS_MAX),
-    "primary_of_count": (0, MEMBERS_MAX),
+    "sites": (0, MEMBERS_MAX),
 }
 MERGE_DOUBLINGS: Final = 4
 """The pause before the next merge doubles this often at most."""
@@ -63,14 +63,14 @@ class Parameters:
     vertex_packets: int
     members_count_max: int
     token: bool
-    primary_of_count: int
+    sites: int
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
         chosen = checked("transis", DEFAULTS, options, BOUNDS)
-        if chosen["primary_of_count"] > chosen["members_count_max"]:
+        if chosen["sites"] > chosen["members_count_max"]:
             raise Misuse(
-                f"transis option primary_of_count={chosen['primary_of_count']} is over"
+                f"transis option sites={chosen['sites']} is over"
                 f" members_count_max={chosen['members_count_max']}"
             )
         detect_us = chosen["detect_us"]
@@ -88,5 +88,5 @@ class Parameters:
             vertex_packets=chosen["vertex_packets"],
             members_count_max=chosen["members_count_max"],
             token=bool(chosen["token"]),
-            primary_of_count=chosen["primary_of_count"],
+            sites=chosen["sites"],
         )

@@ -96,8 +96,8 @@ class StaticMajority:
 
 def may_operate(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """Whether these, cut off for good, must be able to send."""
-    count = max((role.options.get("primary_of_count", 0) for role in part), default=0)
-    return not count or 2 * len(part) > count
+    count = max((role.options.get("sites", 0) for role in part), default=0)
+    return not count or 2 * sum(role.inside for role in part) > count
 
 
 class PrimaryVoting:
