@@ -229,7 +229,8 @@ class SqliteReplica:
                 )
             self._functions.fix(update)
             self._guarding = True
-            self._check_reads(update.reads)
+            with self._functions.checking_reads():
+                self._check_reads(update.reads)
             answer = encode_results(self._execute_all(update.statements))
             self._guarding = False
             self._file.execute("COMMIT")  # Deferred constraints may fail here.
