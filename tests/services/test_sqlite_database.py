@@ -23,8 +23,7 @@ class Appended:
     """An update that is applied everywhere in the next turn of the event loop."""
 
     def __init__(self) -> None:
-        self.green: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.result = b""
+        self.result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
 
 class LocalOrder:
@@ -46,8 +45,7 @@ class LocalOrder:
         self.position += 1
         results = [replica.apply(update, self.position) for replica in self._replicas]
         assert len(set(results)) == 1, "all replicas answer alike"
-        handle.result = results[member]
-        handle.green.set_result(self.position)
+        handle.result.set_result(results[member])
 
 
 class MemberOrder:
@@ -55,7 +53,7 @@ class MemberOrder:
         self._order = order
         self._member = member
 
-    def append(self, update: bytes) -> Appended:
+    async def append(self, update: bytes) -> Appended:
         return self._order.append(update, self._member)
 
 

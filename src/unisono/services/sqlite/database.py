@@ -30,22 +30,18 @@ INTERRUPT_S: Final = 0.05
 T = TypeVar("T")
 
 
-class UpdateHandle(Protocol):
+class SqlUpdateHandle(Protocol):
     """Of an update on its way."""
 
     @property
-    def green(self) -> Awaitable[int]:
-        """Its position, once it has one for ever."""
-
-    @property
-    def result(self) -> bytes:
-        """What the replica here answered."""
+    def result(self) -> Awaitable[bytes]:
+        """What the replica here answered, once the update has its place for ever."""
 
 
-class UpdateLog(Protocol):
+class SqlUpdateLog(Protocol):
     """The order that the database needs."""
 
-    def append(self, update: bytes) -> UpdateHandle: ...
+    async def append(self, update: bytes) -> SqlUpdateHandle: ...
 
 
 class SqlTransaction:
@@ -90,7 +86,7 @@ class SqlTransaction:
 class Database:
     """What `unisono.sqlite` gives."""
 
-    def __init__(self, replica: SqliteReplica, log: UpdateLog) -> None:
+    def __init__(self, replica: SqliteReplica, log: SqlUpdateLog) -> None:
         self._replica = replica
         self._log = log
         uri = f"{replica.path.absolute().as_uri()}?mode=ro"
@@ -101,7 +97,7 @@ class Database:
         self._reader.close()
 
     @property
-    def log(self) -> UpdateLog:
+    def log(self) -> SqlUpdateLog:
         """The updates' order: who is connected, what is stable."""
         return self._log
 
@@ -147,9 +143,8 @@ class Database:
             secrets.randbits(64),
             self._replica.dialect,
         )
-        handle = self._log.append(encode_update(update))
-        await handle.green
-        answer = decode_results(handle.result)
+        handle = await self._log.append(encode_update(update))
+        answer = decode_results(await handle.result)
         if isinstance(answer, SqlFailure):
             raise answer.error()
         return answer

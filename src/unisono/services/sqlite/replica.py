@@ -188,6 +188,8 @@ class SqliteReplica:
 
     def snapshot(self) -> bytes:
         """The file, as one of another machine would be."""
+        if self._failed:
+            raise ReplicaFailed(self._failed)
         state = self._file.serialize()
         # Memory has no write-ahead log, so no database there may claim one.
         return state[:18] + b"\x01\x01" + state[20:]
