@@ -54,7 +54,7 @@ def test_there_are_never_two_primary_components(is_begun: bool) -> None:
     assert explorer.most_formed == 2 + is_begun
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.rule("TRA-18")
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_nor_through_three_configurations(is_begun: bool) -> None:
