@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         SizeVote,
         View,
     )
+    from unisono.programs import chaos
     from unisono.requests import (
         AcquireLock,
         GoOn,
@@ -93,6 +94,7 @@ _HOMES = {
         *("Address", "Change", "Member", "Message"),
         *("Resilient", "Service", "SizeVote", "View", "ChangeKind", "ChangeScope"),
     ),
+    "programs": ("chaos",),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
     "state_machine": ("StateMachine",),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
@@ -155,6 +157,7 @@ __all__ = [
     "View",
     "VoteSize",
     "WrongKey",
+    "chaos",
     "connect",
     "join",
 ]

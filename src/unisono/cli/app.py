@@ -135,6 +135,12 @@ def sim(
     messages: Annotated[int | None, typer.Option(help="Default: 200.")] = None,
     service: Strongest = None,
     option: Options = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--app", metavar="MODULE:MAIN", help="Run `async def main(group)`, unchanged."
+        ),
+    ] = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run this plan, as --shrink writes.")
     ] = None,
@@ -153,8 +159,9 @@ def sim(
     fields = given(locals(), names)
     fields |= {"options": option} if option else {}
     misplaced = given(locals(), ("plan", "trace", "detail", "shrink"))
-    from unisono.cli.simulate import campaign, single
+    from unisono.cli.simulate import campaign, single, with_program
 
+    fields = with_program(fields, program)
     if seeds is not None:
         raise typer.Exit(campaign(seeds, fields, misplaced, jobs, as_json))
     raise typer.Exit(single(fields, plan, trace, detail, shrink, as_json))

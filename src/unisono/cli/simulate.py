@@ -26,6 +26,7 @@ from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan,
 from unisono.sim import campaign as run_campaign
 from unisono.sim.plan import service_of
 from unisono.sim.planfile import write_plan
+from unisono.sim.programs import PROGRAM_LAWS
 from unisono.sim.run import WORLD_LAWS, checked_spec
 
 NODES_DRAWN: Final = (3, 7)
@@ -45,7 +46,7 @@ def single(
     chosen = plan_of(wanted, plan)
     with status(f"simulating {chosen.run_name} …"):
         outcome = run(replace(chosen, trace=trace, detail=detail), time.perf_counter)
-    line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
+    line = outcome.replay if plan is None else _replay(chosen, plan)
     outcome = replace(outcome, replay=line)
     if trace is not None:
         from unisono.trace.files import note_replay
@@ -63,12 +64,26 @@ def single(
     return BROKEN if outcome.broken else OK
 
 
+def with_program(wanted: dict[str, Any], name: str | None) -> dict[str, Any]:
+    if name is None:
+        return wanted
+    if "messages" in wanted:
+        raise Misuse("--messages is the simulator's own load: with --app the program sends")
+    from unisono.programs import named_program
+
+    return {**wanted, "program": named_program(name), "messages": 0}
+
+
 def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
     if file is not None:
+        wanted = dict(wanted)
+        program = wanted.pop("program", None)
+        if program is not None:
+            del wanted["messages"]
         if wanted:
             named = ", ".join(f"--{name.replace('options', 'option')}" for name in wanted)
             raise Misuse(f"the plan determines everything: leave out {named}, or edit {file}")
-        return read_plan(file)
+        return replace(read_plan(file), program=program)
     fields = dict(wanted)
     if "nodes" in fields:
         fields["nodes"] = integer(fields["nodes"], "--nodes")
@@ -94,7 +109,7 @@ def show(outcome: Outcome, shrink: bool) -> None:
         f"[bold]{outcome.protocol}[/]  {outcome.nodes} nodes, faults {outcome.faults},"
         f" seed {outcome.seed}{options}"
     )
-    console.print(verdicts(outcome.laws, WORLD_LAWS))
+    console.print(verdicts(outcome.laws, {**WORLD_LAWS, **PROGRAM_LAWS}))
     console.print(
         f"{outcome.sent:,} sent, {outcome.delivered:,} delivered, {outcome.steps:,} steps;"
         f" {outcome.virtual_s:.1f} s simulated in {outcome.wall_s:.2f} s:"
@@ -121,6 +136,10 @@ def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
     file = Path(f"small-{plan.run_name}.json")
     try:
         write_plan(small.plan, file)
+        if plan.program is not None:
+            from unisono.programs.seeds import drawing_of
+
+            file.with_suffix(".svg").write_text(drawing_of(small.plan), encoding="utf-8")
     except OSError as error:
         raise Misuse(
             f"cannot write {file}: {error.strerror}; run it in a writable directory"
@@ -137,7 +156,7 @@ def _small_json(small: Shrunk, file: Path) -> dict[str, Any]:
             "messages": small.plan.messages,
             "faults": [str(event) for event in small.plan.schedule],
             "attempts": small.attempts,
-            "replay": f"unisono sim --plan {file}",
+            "replay": _replay(small.plan, file),
         }
     }
 
@@ -151,7 +170,14 @@ def show_small(small: Shrunk, file: Path) -> None:
     for event in plan.schedule:
         console.print(f"  {event}", markup=False)
     print_violations(console, small.outcome.violations)
-    console.print(f"written to {file}; replay: unisono sim --plan {file}", markup=False)
+    console.print(f"written to {file}; replay: {_replay(plan, file)}", markup=False)
+    if plan.program is not None:
+        console.print(f"drawn in {file.with_suffix('.svg')}", markup=False)
+
+
+def _replay(plan: Plan, file: Path) -> str:
+    app = f"--app {plan.program.name} " if plan.program is not None else ""
+    return f"unisono sim {app}--plan {file}"
 
 
 # -- a campaign ----------------------------------------------------------------------------------

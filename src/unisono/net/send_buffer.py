@@ -7,13 +7,13 @@ wait in a bounded FIFO queue.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import add
-from time import monotonic
 from typing import Protocol
 
 from unisono.errors import UnisonoError
@@ -183,7 +183,7 @@ class SendBuffer:
 
     def _is_quiet(self) -> bool:
         """After a pause, a message does not wait for others."""
-        before_s, self._sent_s = self._sent_s, monotonic()
+        before_s, self._sent_s = self._sent_s, time.monotonic()
         return self._sent_s - before_s > QUIET_S
 
     def submit(
