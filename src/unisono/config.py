@@ -184,6 +184,7 @@ class JoinOptions(TypedDict, total=False):
     answer_us: int
     token: int
     vertex_packets: int
+    dynamic: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:

@@ -19,7 +19,6 @@ from unisono.protocols.transis.primary import (
     PrimarySession,
     PrimaryVoting,
     Remember,
-    StaticMajority,
     Step,
     Tell,
     has_majority,
@@ -27,6 +26,7 @@ from unisono.protocols.transis.primary import (
     write_memory,
     write_report,
 )
+from unisono.protocols.transis.voting import StaticMajority
 from unisono.sim.plan import Plan
 from unisono.sim.run import Outcome
 from unisono.sim.run import run as simulate

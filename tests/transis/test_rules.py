@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.stage import Stage
-from unisono.core import Join, Received
+from unisono.core import Effect, Join, Received
 from unisono.model import View
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.core import Transis
@@ -157,7 +157,7 @@ def test_survivors_that_do_not_ask_for_the_rest_break_virtual_synchrony(
 ) -> None:
     """The bug: each ends the configuration with what it holds itself."""
 
-    def alone(self: Flush) -> None:
+    def alone(self: Flush, out: list[Effect]) -> None:
         self._is_gathered = True
         assert self.ordering is not None
         self.ordering.limit(self._reports[self._local.key].received)

@@ -62,16 +62,20 @@ class Recovery:
                 self._known.update(member.name for member in (view.members if view else ()))
             self._narrow()
         elif not self._may_be_whole():
+            self.going_on = []
             self._world.post(self._world.now_us + SETTLE_US, self._nobody_must, None, None)
         if self._waived:
             self.waive()
         self.changed()
 
     def _may_be_whole(self) -> bool:
-        """Whether these nodes are enough, when all of them are there and remember all."""
+        """Whether these nodes are enough, when all of them are there."""
         world = self._world
-        roles = [ProcessRole(world.options_of(node.index)) for node in world.nodes]
-        return world.spec.may_continue(roles, False)
+        roles = [
+            ProcessRole(world.options_of(node.index), durable=node.disk.durable)
+            for node in world.nodes
+        ]
+        return world.spec.may_operate(roles, world.weather.forgetful or world.forgot)
 
     def installed(self, process: SimProcess) -> None:
         if not self._world.healing:

@@ -27,6 +27,7 @@ SPEC: Final = ProtocolSpec(
     on_split="every component goes on, and they merge",
     levels_overtake=True,
     may_continue=may_operate,
+    may_operate=may_operate,
     label=label,
     arrows=tuple(FIGURE.names()),
     swarm={"token": (0, 1)},

@@ -17,10 +17,12 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "vertex_packets": 32,
     "members_count_max": 32,
     "sites": 0,
+    "dynamic": 0,
 }
 """`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10];
-`sites`, where it is not 0, is how many processes there are: only a component with more
-than half of them operates [TRA-18]."""
+`sites`, where it is not 0, is how many processes there are: only a component with more than half of
+them operates; with `dynamic` 1 that is so at first, and then one with a majority of the last that
+did [TRA-18]."""
 VERTEX_PACKETS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
 BOUNDS: Final = {
@@ -30,6 +32,7 @@ BOUNDS: Final = {
     "vertex_packets": (1, VERTEX_PACKETS_MAX),
     "members_count_max": (1, MEMBERS_MAX),
     "sites": (0, MEMBERS_MAX),
+    "dynamic": (0, 1),
 }
 MERGE_DOUBLINGS: Final = 4
 """The pause before the next merge doubles this often at most."""
@@ -64,6 +67,7 @@ class Parameters:
     members_count_max: int
     token: bool
     sites: int
+    dynamic: bool
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
@@ -73,6 +77,8 @@ class Parameters:
                 f"transis option sites={chosen['sites']} is over"
                 f" members_count_max={chosen['members_count_max']}"
             )
+        if chosen["dynamic"] and not chosen["sites"]:
+            raise Misuse("transis option dynamic=1 needs sites=, the number of all processes")
         detect_us = chosen["detect_us"]
         return Parameters(
             detect_us=detect_us,
@@ -89,4 +95,5 @@ class Parameters:
             members_count_max=chosen["members_count_max"],
             token=bool(chosen["token"]),
             sites=chosen["sites"],
+            dynamic=bool(chosen["dynamic"]),
         )
