@@ -96,6 +96,10 @@ class Config:
     key: str = field(default="", repr=False)
     """Seals all packets: a keyring file, or a key of 32 hexadecimal digits; the same at every
     member."""
+    identity: str = ""
+    """The file with the key by which this member signs."""
+    allowed: str = ""
+    """The list of members that may take part, with their public keys."""
     insecure: bool = False
     """No warning where packets leave this machine unsealed."""
     stable: str = ""
@@ -145,6 +149,8 @@ class JoinOptions(TypedDict, total=False):
     retain_bytes: int
     format: str
     key: bytes | str | os.PathLike[str]
+    identity: str | os.PathLike[str]
+    allowed: str | os.PathLike[str]
     insecure: bool
     stable: str | os.PathLike[str]
     trace: str | os.PathLike[str]
@@ -328,7 +334,7 @@ def _typed(key: str, value: Any) -> Any:
         raise Misuse(f"options={value!r}: write a table of names and numbers")
     if key == "key" and isinstance(value, bytes):
         return value.hex()
-    if key in ("trace", "stable", "daemon", "key") and isinstance(value, os.PathLike):
+    if kind == "str" and isinstance(value, os.PathLike):
         return os.fspath(value)
     if key == "service" and isinstance(value, Service | Resilient):
         return level_text(value)
