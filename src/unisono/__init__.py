@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unisono import sync as sync
     from unisono.client import Connection, connect, join
     from unisono.config import Config, JoinOptions
     from unisono.core import Answer, Cause
@@ -164,6 +165,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "sync":
+        return import_module("unisono.sync")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'unisono' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from itertools import accumulate, repeat
 from operator import add
 from typing import Protocol
 
-from unisono.errors import UnisonoError
+from unisono.errors import Misuse, UnisonoError
 from unisono.model import PayloadBatch, ServiceLevel
 from unisono.net.handle import Handle, Handles
 from unisono.net.outstanding import Outstanding
@@ -233,3 +233,10 @@ class SendBuffer:
 def _cost(messages: PayloadBatch) -> int:
     """An empty message counts for something too, or there would be no end of them."""
     return messages.nbytes + len(messages)
+
+
+def plain_bytes(payload: object) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        kind = type(payload).__name__
+        raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
+    return bytes(payload)
