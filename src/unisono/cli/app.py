@@ -151,7 +151,10 @@ def sim(
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes of a campaign.")] = 2,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Processes of a campaign. [default: one a core]"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """One simulated run, or a campaign of many: do the laws hold under faults?"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -184,7 +185,11 @@ def _replay(plan: Plan, file: Path) -> str:
 
 
 def campaign(
-    seeds: str, wanted: dict[str, Any], misplaced: Mapping[str, Any], jobs: int, as_json: bool
+    seeds: str,
+    wanted: dict[str, Any],
+    misplaced: Mapping[str, Any],
+    jobs: int | None,
+    as_json: bool,
 ) -> int:
     first, last = integers(seeds, "--seeds")
     if first == last:
@@ -199,14 +204,14 @@ def campaign(
 
         def report(summary: Summary) -> None:
             failures = f"{len(summary.failures)} failures"
-            update(summary.runs, f"{summary.rate:.0f} simulated s/s, {failures}")
+            update(summary.runs, f"{_runs_per_s(summary):.1f} runs/s, {failures}")
 
         summary = run_campaign(
             common.protocol,
             range(first, last),
             common.faults,
             nodes,
-            jobs,
+            jobs or _cores(),
             common.messages,
             progress=report,
             plan=common,
@@ -216,6 +221,11 @@ def campaign(
     else:
         show_summary(summary, common, last - first)
     return BROKEN if summary.failures else OK
+
+
+def _cores() -> int:
+    """How many this process may use; of more than 256, 256."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 256)
 
 
 def _nodes(text: str | None) -> tuple[int, int]:
@@ -248,10 +258,15 @@ def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[s
         "virtual_s": summary.virtual_s,
         "wall_s": summary.wall_s,
         "rate": summary.rate,
-        "runs_per_s": summary.runs / summary.wall_s if summary.wall_s else 0.0,
+        "runs_per_s": _runs_per_s(summary),
         "excluded": summary.excluded,
         "excluded_unforced": summary.unforced,
     }
+
+
+def _runs_per_s(summary: Summary) -> float:
+    """Of all processes together."""
+    return summary.runs / summary.wall_s if summary.wall_s else 0.0
 
 
 def show_summary(summary: Summary, plan: Plan, total: int) -> None:
@@ -267,7 +282,7 @@ def show_summary(summary: Summary, plan: Plan, total: int) -> None:
     console.print(
         f"{summary.sent:,} sent, {summary.delivered:,} delivered, {summary.steps:,} steps;"
         f" {summary.virtual_s:,.0f} s simulated in {summary.wall_s:.1f} s:"
-        f" {summary.rate:.0f} simulated seconds a second"
+        f" {_runs_per_s(summary):.1f} runs and {summary.rate:.0f} simulated seconds a second"
     )
     console.print(
         f"{summary.excluded:,} members excluded by others, {summary.unforced:,} of them unforced:"
