@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unisono import sync as sync
     from unisono.client import Connection, connect, join
     from unisono.config import Config, JoinOptions
     from unisono.core import Answer, Cause
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
         SizeVote,
         View,
     )
-    from unisono.programs import chaos
     from unisono.requests import (
         AcquireLock,
         GoOn,
@@ -95,7 +93,6 @@ _HOMES = {
         *("Address", "Change", "Member", "Message"),
         *("Resilient", "Service", "SizeVote", "View", "ChangeKind", "ChangeScope"),
     ),
-    "programs": ("chaos",),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
     "state_machine": ("StateMachine",),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
@@ -158,15 +155,12 @@ __all__ = [
     "View",
     "VoteSize",
     "WrongKey",
-    "chaos",
     "connect",
     "join",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sync":
-        return import_module("unisono.sync")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'unisono' has no attribute {name!r}")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import here, refused, unisono
-from tests.net.recorder import free_port
+from tests.cli.running import free_port, here, refused, unisono
 
 CASES = {
     "unknown command": ("conduct", ("No such command",)),

@@ -13,10 +13,10 @@ from unisono.protocols.rmp import token
 from unisono.protocols.rmp.agreement import Attempt, NewList, Slave
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.holdings import ReformHoldings
 from unisono.protocols.rmp.membership import Membership
 from unisono.protocols.rmp.ordering import OrderingQueue
 from unisono.protocols.rmp.quorums import ViewQuorums
-from unisono.protocols.rmp.reformation import RingReformation
 from unisono.protocols.rmp.repair import Repair
 from unisono.protocols.rmp.resilience import Resilience
 from unisono.protocols.rmp.token import TokenRotation
@@ -83,7 +83,7 @@ def hold_rule_dropped(patch: Patch) -> None:
 
 def no_common_point(patch: Patch) -> None:
     """Each survivor goes on from where it is."""
-    patch.setattr(RingReformation, "_holds", lambda self, new_list: True)
+    patch.setattr(ReformHoldings, "suffice", lambda self, new_list: True)
     patch.setattr(
         Slave,
         "accept",
@@ -93,9 +93,9 @@ def no_common_point(patch: Patch) -> None:
     )
     begin = OrderingQueue.begin
 
-    def wherever(self: Any, sync: int, base: int) -> None:
+    def wherever(self: Any, sync: int, base: int, first_holder: int) -> None:
         self.held = sync
-        begin(self, sync, base)
+        begin(self, sync, base, first_holder)
 
     patch.setattr(OrderingQueue, "begin", wherever)
 

@@ -15,7 +15,6 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
-    Cause,
     Checkpoint,
     Deliver,
     Depart,
@@ -39,7 +38,6 @@ from unisono.model import Burst, Bursts, Member, Packets, ServiceLevel, View
 from unisono.sealing.seal import Seal
 from unisono.sim.applications import RunningApplication
 from unisono.sim.plan import dice
-from unisono.sim.programs import ProcessSession
 from unisono.sim.workload import Memory
 
 if TYPE_CHECKING:
@@ -76,8 +74,6 @@ class SimProcess:
             seed = world.plan.seed
             roll, levels = dice(seed, "application", member), dice(seed, "levels", member)
             self.application = RunningApplication(self, spec, roll, levels)
-        self.session: ProcessSession | None = None
-        """What a program joined through."""
         self.congested = False
         self.leaving = False
         self._deadlines: dict[Timer, int] = {}
@@ -94,11 +90,6 @@ class SimProcess:
         if self.node.paused:
             self._late_events.append(event)
             return
-        self._step(event)
-        if self.session is not None and not self.over:
-            self.session.stepped()
-
-    def _step(self, event: Event) -> None:
         world = self.world
         world.steps += 1
         aims = self.node.aims
@@ -146,12 +137,7 @@ class SimProcess:
     def stop(self, reason: str) -> None:
         """The world ends this process, and the application gets the reason."""
         self.tap.record(self.world.now_us, Fail(reason))
-        self._finished(clean=False, reason=reason)
-
-    def _finished(self, clean: bool, reason: str | None, cause: Cause | None = None) -> None:
-        self.node.finished(self, clean)
-        if self.session is not None:
-            self.session.ended(reason, cause)
+        self.node.finished(self, clean=False)
 
     def end(self) -> None:
         self.over = True
@@ -219,8 +205,6 @@ class SimProcess:
             world.probes.send(self, effect.to)
             return
         self.tap.record(world.now_us, effect)
-        if self.session is not None:
-            self.session.perform(effect)
         if isinstance(effect, Deliver):
             if self.memory is not None:
                 self.memory.deliver(effect.messages)
@@ -238,8 +222,7 @@ class SimProcess:
                 self.application.install(effect.view)
             world.installed(self, before)
         elif isinstance(effect, Capture):
-            if self.session is None:
-                self._capture(effect)
+            self._capture(effect)
         elif isinstance(effect, Adopt):
             world.counts["adopted"] += 1
             state = (
@@ -253,9 +236,7 @@ class SimProcess:
             self.stopped = True
             if isinstance(effect, Fail):
                 world.failed(self, effect)
-                self._finished(clean=False, reason=effect.reason, cause=effect.cause)
-            else:
-                self._finished(clean=True, reason=None)
+            self.node.finished(self, clean=isinstance(effect, Depart))
 
     def _write(self, effect: Persist | Checkpoint) -> None:
         """A process that cannot write stops before anything that relies on the write is sent."""

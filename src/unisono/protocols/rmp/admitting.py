@@ -117,6 +117,8 @@ class AdmittingSite:
         state = self._state
         if packet.trid == state.name:
             self._announced_us = state.now_us
+        elif packet.site in state.group.members() and not state.frozen:
+            self._codec.drop("announce")  # A member of this ring leads no other.
         elif packet.stamp and (packet.primary, packet.size, packet.trid) > self._rank(packet.site):
             state.stop(Fail("another ring of this group goes on", Cause.EXCLUDED))
         elif packet.stamp and state.frozen and self._is_stuck():
@@ -267,10 +269,11 @@ class AdmittingSite:
 
     def forget_welcomes(self) -> None:
         """Those that have arrived: their receivers pass the token."""
-        for key in [k for k in self._welcomes if self._resilience.has_passed(k)]:
+        entries, has_passed = self._state.group.entries, self._resilience.has_passed
+        for key in [k for k in self._welcomes if has_passed(k) or k not in entries]:
             del self._welcomes[key]
         for key in self._states.known():
-            if key not in self._state.group.entries and key not in self._candidates:
+            if key not in entries and key not in self._candidates:
                 self._states.forget(key)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from unisono.core import Cause
+from unisono.protocols.rmp.ordering import AHEAD_MAX
 from unisono.protocols.rmp.quorums import ViewQuorums
 
 Ranges = tuple[tuple[int, int], ...]
@@ -35,6 +36,8 @@ class ReformBallot(NamedTuple):
     site: int
 
 
+ROUNDS_AHEAD_MAX: Final = 1 << 16
+"""Attempts that a site may have missed."""
 NO_BALLOT: Final = ReformBallot(0, 0)
 
 
@@ -80,12 +83,19 @@ class Slave:
     promised: ReformBallot = NO_BALLOT
     accepted: tuple[ReformBallot, NewList] | None = None
 
+    def may_promise(self, ballot: ReformBallot) -> bool:
+        """Whether none is higher, and it is not so high that none could be."""
+        return self.promised <= ballot <= (self.promised.round + ROUNDS_AHEAD_MAX, ballot.site)
+
     def promise(self, ballot: ReformBallot) -> bool:
         """Whether the ballot is the highest so far, or that one again."""
         if ballot < self.promised:
             return False
         self.promised = ballot
         return True
+
+    def has_accepted(self, new_list: NewList) -> bool:
+        return self.accepted is not None and self.accepted[1] == new_list
 
     def accept(self, ballot: ReformBallot, new_list: NewList, held: int) -> bool:
         """Whether it is accepted: not before everything up to the synchronization point is here."""
@@ -104,6 +114,15 @@ class Attempt:
     answers: dict[int, SyncPoint] = field(default_factory=dict)
     proposal: NewList | None = None
     confirmed: set[int] = field(default_factory=set)
+
+    def believes(self, point: SyncPoint) -> bool:
+        """Whether a site may answer that: it cannot know other views than we, or be far ahead."""
+        mine = self.answers[self.ballot.site]
+        if point.held > mine.held + AHEAD_MAX or not mine.quorums.agrees_with(
+            point.quorums, mine.held
+        ):
+            return False
+        return point.accepted is None or point.accepted[0] < self.ballot
 
     def gather(self, site: int, point: SyncPoint) -> None:
         self.answers[site] = point

@@ -20,6 +20,7 @@ from unisono.parts.turn import (
     read_runs,
 )
 from unisono.protocols.rmp.packets import BLOCK_HEAD, BLOCK_HEAD_BYTES
+from unisono.protocols.rmp.reform_packets import NUMBER_MAX
 from unisono.wire import cut, read_numbers
 
 CONTROL: Final = 0
@@ -100,6 +101,8 @@ def _read_group(
             raise BadPacket("malformed")
         contents.control += cut(content, at, length, times) if length else [b""] * times
         return
+    if number + times > NUMBER_MAX:
+        raise BadPacket("malformed")
     contents.last = max(contents.last, number + times - 1)
     contents.is_cut = bool(mark & MORE)
     found: MessageRun | BlockFragment

@@ -31,10 +31,11 @@ from unisono.parts.codec import PacketCodec
 from unisono.parts.identity import key_of
 from unisono.parts.message_runs import MessageRuns
 from unisono.protocols.rmp.admitting import AdmittingSite
-from unisono.protocols.rmp.agreement import ReformBallot
+from unisono.protocols.rmp.agreement import NewList, ReformBallot
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.figure import REFORMATION, TOKEN
 from unisono.protocols.rmp.former import FormerRings
+from unisono.protocols.rmp.holdings import ReformHoldings
 from unisono.protocols.rmp.joining import Joiner
 from unisono.protocols.rmp.leaving import Leaving
 from unisono.protocols.rmp.membership import Membership
@@ -99,7 +100,7 @@ class Rmp:
         state = self._state = TokenRing(config.me, key_of(config.me))
         outgoing = self._outgoing = Outgoing(codec, state)
         sources = self._sources = Sources(config.message_bytes_max, codec.drop)
-        queue = self._queue = OrderingQueue(sources)
+        queue = self._queue = OrderingQueue(sources, is_site=lambda key: key in state.group.entries)
         resilience: Resilience[MessageRuns] = Resilience()
         self._resilience = resilience
         delivery = self._delivery = OrderedDelivery()
@@ -131,8 +132,9 @@ class Rmp:
         self._stability = StableSlots(state, sources, queue, resilience, delivery, send_queue)
         watch = self._watch = TokenWatch(parameters, state, outgoing, self._token)
         former = self._former = FormerRings(state, outgoing)
+        holdings = self._holdings = ReformHoldings(state, sources, queue)
         self._reformation = RingReformation(
-            parameters, state, outgoing, sources, queue, random, watch, former,
+            parameters, state, outgoing, sources, queue, random, watch, former, holdings,
             self._membership.begin_epoch,
         )
         # fmt: on
@@ -326,7 +328,7 @@ class Rmp:
 
     def _take_own_ring(self, kind: int, packet: Packet, source: Address, out: list[Effect]) -> None:
         if isinstance(packet, Data):
-            found = self._sources.take(packet) if self._reformation.takes(packet) else None
+            found = self._sources.take(packet) if self._holdings.take(packet) else None
             if found is not None:
                 self._arrived = True
                 self._delivery.messages(found, ordered=False)
@@ -356,14 +358,20 @@ class Rmp:
         elif isinstance(packet, StatePiece):
             self._joiner.take_state(packet, out)
         elif isinstance(packet, Proposal) and kind == PacketKind.COMMIT:
-            decided = packet.new_list.new_list()
-            if self._reformation.binds(decided):
-                self._reform_machine.fire(ListDecided(decided), out)
+            self._hear_decided(packet.sender, packet.new_list.new_list(), out)
         elif isinstance(packet, Resume) and kind == PacketKind.ABORT:
             lost = AttemptLost(ReformBallot(*packet.ballot), packet.is_verdict)
             self._reform_machine.fire(lost, out)
         else:
             self._reform_machine.fire(packet, out)
+
+    def _hear_decided(self, site: int, new_list: NewList, out: list[Effect]) -> None:
+        """If it is not believed of this site alone, others are asked: they report what ended the
+        ring, or that nothing did."""
+        if not self._reformation.binds(new_list):
+            return
+        believed = self._reformation.believes(site, new_list)
+        self._reform_machine.fire(ListDecided(new_list) if believed else Suspected(), out)
 
     def _answer(self, packet: Nack, source: Address, out: list[Effect]) -> None:
         """A site that has left is given its time to fetch what came before."""

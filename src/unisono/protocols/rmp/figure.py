@@ -68,7 +68,7 @@ REFORMATION: Final = Figure("reformation", start=R.NORMAL, arrows=(
     Arrow(R.NORMAL,         Suspected,    always,             F.begin,           R.START_RECOVERY),
     Arrow(tuple(R),         Fault,        F.is_highest,       F.answer,          R.SLAVE),
     Arrow(tuple(R),         Fault,        always,             stay,              None),
-    Arrow(R.START_RECOVERY, Sync,         F.is_mine,          F.gather,          R.START_RECOVERY),
+    Arrow(R.START_RECOVERY, Sync,         F.may_answer,       F.gather,          R.START_RECOVERY),
     Arrow(R.START_RECOVERY, None,         F.is_false_alarm,   F.resume_all,      R.NORMAL),
     Arrow(R.START_RECOVERY, None,         F.others_are_dead,  F.propose,         R.SENT_NEW_LIST),
     Arrow(R.START_RECOVERY, Timer.REFORM, F.may_ask_again,    F.ask_again,       R.START_RECOVERY),

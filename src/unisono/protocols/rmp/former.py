@@ -8,7 +8,7 @@ from unisono.core import EVERYONE, Effect
 from unisono.model import Member
 from unisono.protocols.rmp.agreement import NewList
 from unisono.protocols.rmp.packets import PacketKind
-from unisono.protocols.rmp.reform_packets import BallotFields, NewListFields, Proposal
+from unisono.protocols.rmp.reform_packets import DECIDED, NewListFields, Proposal
 from unisono.protocols.rmp.state import TRIDS_MAX, Outgoing, TokenRing
 
 RINGS_MAX: Final = 8 * TRIDS_MAX
@@ -41,6 +41,6 @@ class FormerRings:
         self, new_list: NewList, trid: int, out: list[Effect], to: Member | None = None
     ) -> None:
         """This list is decided."""
-        record = Proposal(self._state.key, BallotFields(0, 0), NewListFields.of(new_list))
+        record = Proposal(self._state.key, DECIDED, NewListFields.of(new_list))
         target = EVERYONE if to is None else (to.address,)
         self._outgoing.send(PacketKind.COMMIT, record, out, target, trid)

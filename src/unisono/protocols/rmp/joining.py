@@ -214,6 +214,9 @@ class Joiner:
         receiver = self._receiver
         if receiver is None or packet.receiver != self._state.key:
             return
+        if packet.sender != self._sponsor:
+            self._codec.drop("sponsor")
+            return
         receiver.take(packet.total, packet.offset, packet.piece)
         ahead = receiver.ask_ahead()
         if ahead is not None:

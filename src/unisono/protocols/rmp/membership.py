@@ -63,11 +63,19 @@ class Membership:
     def apply(self, source: int, data: bytes, timestamp: int, out: list[Effect]) -> None:
         """A request of this site whose slot is reached."""
         request = read_request(data)
-        own = isinstance(request, MemberRequest | RemoveMember) and request.key
-        if request is None or own not in (False, source):
+        if request is None or not self._may_request(source, request):
             self._codec.drop("malformed")
         else:
             self._change(source, request, timestamp, out)
+
+    def _may_request(self, source: int, request: ChangeRequest) -> bool:
+        """The first site admits and renews; the rest is asked for by whom it concerns."""
+        if isinstance(request, AddMember):
+            is_its_own = request.key == key_of(request.entry.member)
+            return is_its_own and self._state.token_list[:1] == (source,)
+        if isinstance(request, RenewTrid):
+            return self._state.token_list[:1] == (source,)
+        return source == request.key
 
     def _change(
         self, source: int, request: ChangeRequest, timestamp: int, out: list[Effect]
@@ -165,7 +173,7 @@ class Membership:
         state.reform(new_list, applied.state, base)
         for key in before.entries.keys() - state.group.entries.keys():
             self._sources.remove(key)
-        self._queue.begin(new_list.sync, base)
+        self._queue.begin(new_list.sync, base, new_list.members[0])
         self._resilience.begin(new_list.members, 0)
         gone = tuple(m for m in before.members() if m not in state.group.members())
         # A part that goes on by its votes, without a quorum, counts on its own from here.

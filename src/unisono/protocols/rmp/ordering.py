@@ -53,6 +53,15 @@ class TokenAck(NamedTuple):
             end += last - first + 1
         return end
 
+    def up_to(self, slot: int) -> TokenAck:
+        """Without the slots beyond this one."""
+        left, named = slot - self.timestamp, list[BlockRange]()
+        for source, first, last in self.named:
+            if left > 0:
+                named.append(BlockRange(source, first, min(last, first + left - 1)))
+            left -= last - first + 1
+        return self._replace(named=tuple(named))
+
     def slots(self) -> Iterator[tuple[int, int, int]]:
         """Timestamp, source and number of each block."""
         timestamp = self.timestamp
@@ -80,8 +89,17 @@ class MissingSlots(NamedTuple):
 class OrderingQueue:
     """The slots of one site, from where it began."""
 
-    def __init__(self, blocks: BlockHoldings, start: int = 0) -> None:
+    def __init__(
+        self,
+        blocks: BlockHoldings,
+        start: int = 0,
+        is_site: Callable[[int], bool] = lambda key: True,
+    ) -> None:
         self._blocks = blocks
+        self._is_site = is_site
+        """Whether the token may be passed to it, at the last slot that is filled."""
+        self._base = start
+        """The slot behind which the epoch began, or our time on the ring."""
         self._acks: dict[int, TokenAck] = {}
         """By timestamp; kept until every site holds them."""
         self.held = start
@@ -97,22 +115,29 @@ class OrderingQueue:
         self.named = start
         """The last slot that a block has: NULL ACKs after it need not be stable."""
         self._forgotten = start
+        self._holder: int | None = None
+        """Who makes the next ACK, after the last one that is filled. None: not known."""
         self.ordered: dict[int, int] = {}
         """By source, its last block whose slot is filled."""
 
     def put(self, ack: TokenAck) -> bool:
         """Take an ACK; whether it was news."""
-        if ack.timestamp > self.held + AHEAD_MAX:
+        if self.latest is None and ack.end == self.held == self._base:
+            self.latest, self._holder = ack, ack.next_site  # It named what admitted us.
+        if not self.held < ack.timestamp <= self.held + AHEAD_MAX or ack.timestamp in self._acks:
+            return False
+        if self._ack is None and ack.timestamp == self.held + 1 and not self._is_sound(ack):
             return False
         self.highest = max(self.highest, ack.end)
         if self.latest is None or ack.timestamp > self.latest.timestamp:
             self.latest = ack
-        if ack.timestamp <= self.held:
-            return False
-        if ack.timestamp in self._acks:
-            return False
         self._acks[ack.timestamp] = ack
         return True
+
+    def _is_sound(self, ack: TokenAck) -> bool:
+        """Whether the next ACK comes from the site that the token was passed to, and passes it to
+        one: of two with one timestamp, that is the ACK."""
+        return self._holder in (None, ack.site) and self._is_site(ack.next_site)
 
     def filled(self, limit: int = SLOT_MAX) -> Iterator[tuple[int, int, int] | TokenAck]:
         """Timestamp, source and number of each block whose turn has come, in the imposed order; and
@@ -123,6 +148,10 @@ class OrderingQueue:
                 ack = self._acks.get(self.held + 1)
                 if ack is None:
                     return
+                if not self._is_sound(ack):
+                    del self._acks[ack.timestamp]
+                    self._look_again()
+                    return
                 self._ack = ack
                 self.held += 1
             for timestamp, source, number in ack.slots():
@@ -132,7 +161,7 @@ class OrderingQueue:
                     return
                 self.held, self.ordered[source] = timestamp, number
                 yield timestamp, source, number
-            self.last, self._ack = ack, None
+            self.last, self._ack, self._holder = ack, None, ack.next_site
             if ack.named:
                 self.named = ack.end
             yield ack
@@ -186,21 +215,41 @@ class OrderingQueue:
 
     def start(self, timestamp: int, ordered: Mapping[int, int]) -> None:
         """Our time on the ring begins behind this slot, and behind these blocks by source."""
-        self.held = self.highest = self.named = timestamp
+        self.held = self.highest = self.named = self._base = timestamp
         self.ordered.update(ordered)
+
+    def end_at(self, slot: int) -> None:
+        """Some site holds all up to this slot, and nobody holds, or has made, one beyond it: what
+        claims to stand there was no ACK, or named blocks that nobody sent."""
+        if not self.held <= slot <= self.held + AHEAD_MAX:
+            return
+        for timestamp, ack in [(t, ack) for t, ack in self._acks.items() if ack.end > slot]:
+            if timestamp > self.held:
+                del self._acks[timestamp]
+            else:
+                self._acks[timestamp] = self._ack = ack.up_to(slot)
+        self._look_again()
+        self.highest = slot
+
+    def _look_again(self) -> None:
+        """What is the last slot that was heard of, and the last ACK."""
+        self.latest = max((a for t, a in self._acks.items() if t > self._base), default=self.last)
+        self.highest = max(self.held, self.latest.end if self.latest is not None else 0)
 
     def expect(self, slot: int) -> None:
         """Somebody holds everything up to this slot."""
-        self.highest = max(self.highest, slot)
+        if slot <= self.held + AHEAD_MAX:
+            self.highest = max(self.highest, slot)
 
-    def begin(self, sync: int, base: int) -> None:
+    def begin(self, sync: int, base: int, first_holder: int) -> None:
         """[RMP-11] An epoch begins: nothing beyond the synchronization point is in the order, and
         the next slot follows `base`."""
         assert self.held == sync
         self._ack = None
         self._acks = {t: ack for t, ack in self._acks.items() if t <= sync}
-        self.held = self.highest = self.named = base
+        self.held = self.highest = self.named = self._base = base
         self.last = self.latest = None
+        self._holder = first_holder
 
 
 def grouped(blocks: Iterable[tuple[int, int]]) -> tuple[BlockRange, ...]:

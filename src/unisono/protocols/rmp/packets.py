@@ -16,6 +16,7 @@ from unisono.fields import U8, U16, U64, Bit, Rest, bounded, fixed
 from unisono.layout import decode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
+from unisono.parts.identity import key_of
 from unisono.parts.labels import number_range
 from unisono.protocols.rmp.ordering import BlockRange, TokenAck
 from unisono.protocols.rmp.reform_packets import (
@@ -74,7 +75,7 @@ class BlockFront(NamedTuple):
     sender: U64
     number: Annotated[int, bounded("Q", 1, NUMBER_MAX)]
     of: Annotated[int, bounded("H", 1, BLOCK_PACKETS_MAX)]
-    resilience: Annotated[int, fixed("i16", "h")]
+    resilience: Annotated[int, bounded("h", -2, (1 << 15) - 1, text="i16, at least -2")]
     at: U16
 
 
@@ -246,6 +247,10 @@ class RingSnapshot(NamedTuple):
     trids: tuple[U64, ...]
     renewals: tuple[tuple[Number, U64], ...]
     """[RMP-16] The identifiers of the ring: see `state.TokenRing`."""
+
+    def is_valid(self) -> bool:
+        keys = {key_of(line.member) for line in self.lines}
+        return bool(self.unstable) and self.sponsor in keys == {*self.unstable[-1][1]}
 
 
 class Part(NamedTuple):

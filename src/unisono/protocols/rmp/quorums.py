@@ -53,6 +53,15 @@ class ViewQuorums(NamedTuple):
         known = {view.timestamp: view for view in (*self.views, *other.views)}
         return ViewQuorums(tuple(known[t] for t in sorted(known) if t >= base))
 
+    def agrees_with(self, other: ViewQuorums, held: int) -> bool:
+        """Whether another member of the epoch may know those, where this one holds every slot up to
+        `held`. Its last stable view is known here, since it is stable; so are its later ones."""
+        known = {view.timestamp: view for view in self.views}
+        if other.views[0].timestamp > held:
+            return False
+        since = self.views[0].timestamp
+        return all(known.get(v.timestamp) == v for v in other.views if since <= v.timestamp <= held)
+
     @property
     def members(self) -> frozenset[int]:
         """Of the current view."""

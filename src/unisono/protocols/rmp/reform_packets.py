@@ -6,7 +6,8 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.fields import U64, Bit, bounded
 from unisono.model import Member
-from unisono.protocols.rmp.agreement import NewList, ReformBallot, SyncPoint
+from unisono.parts.identity import key_of
+from unisono.protocols.rmp.agreement import NewList, Ranges, ReformBallot, SyncPoint
 from unisono.protocols.rmp.quorums import ViewMark, ViewQuorums
 
 NUMBER_MAX: Final = 1 << 62
@@ -20,6 +21,17 @@ class BallotFields(NamedTuple):
     site: U64
 
 
+DECIDED: Final = BallotFields(0, 0)
+"""Of a list that needs no more votes."""
+
+
+def _are_few(blocks: tuple[tuple[int, Ranges], ...]) -> bool:
+    """Whether these ranges name no more blocks than one packet may."""
+    found = [each for _, ranges in blocks for each in ranges]
+    named = sum(last - first + 1 for first, last in found)
+    return named <= NAMED_MAX and all(0 < first <= last for first, last in found)
+
+
 class NewListFields(NamedTuple):
     members: tuple[U64, ...]
     sync: Number
@@ -29,9 +41,7 @@ class NewListFields(NamedTuple):
     primary: bool
 
     def is_valid(self) -> bool:
-        found = [each for _, ranges in self.leftovers for each in ranges]
-        named = sum(last - first + 1 for first, last in found)
-        return named <= NAMED_MAX and all(0 < first <= last for first, last in found)
+        return bool(self.members) and _are_few(self.leftovers)
 
     @staticmethod
     def of(new_list: NewList) -> NewListFields:
@@ -48,6 +58,9 @@ class Fault(NamedTuple):
     round: Number
     member: Member
     """The reform site: answers go to its address."""
+
+    def is_valid(self) -> bool:
+        return key_of(self.member) == self.sender
 
     @property
     def ballot(self) -> ReformBallot:
@@ -68,7 +81,7 @@ class Sync(NamedTuple):
     accepted: tuple[BallotFields, NewListFields] | None
 
     def is_valid(self) -> bool:
-        return bool(self.views)
+        return bool(self.views) and _are_few(self.unordered)
 
     def point(self) -> SyncPoint:
         views = tuple(ViewMark(t, frozenset(members)) for t, members in self.views)
@@ -97,6 +110,9 @@ class Proposal(NamedTuple):
     ballot: BallotFields
     new_list: NewListFields
 
+    def is_valid(self) -> bool:
+        return self.ballot == DECIDED or self.ballot.site == self.sender
+
     def label(self) -> str:
         return f"new-list of {len(self.new_list.members)} at {self.new_list.sync}"
 
@@ -116,6 +132,11 @@ class Resume(NamedTuple):
     ballot: BallotFields
     is_verdict: Bit = False
     """Too few answered for so long that its site has given the group up."""
+    held: Number = 0
+    """Of a false alarm: the last slot that any of those who answered, all members, holds."""
+
+    def is_valid(self) -> bool:
+        return self.ballot.site == self.sender
 
     def label(self) -> str:
         return ""

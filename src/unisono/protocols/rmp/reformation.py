@@ -13,8 +13,9 @@ from unisono.core import Cause, Effect, Fail
 from unisono.model import Member
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint
 from unisono.protocols.rmp.former import FormerRings
-from unisono.protocols.rmp.ordering import OrderingQueue
-from unisono.protocols.rmp.packets import Data, PacketKind
+from unisono.protocols.rmp.holdings import ReformHoldings
+from unisono.protocols.rmp.ordering import AHEAD_MAX, OrderingQueue
+from unisono.protocols.rmp.packets import PacketKind
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.reform_packets import (
     Accept,
@@ -26,11 +27,14 @@ from unisono.protocols.rmp.reform_packets import (
     Sync,
 )
 from unisono.protocols.rmp.sources import Sources
+from unisono.protocols.rmp.stalls import Stalls
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
 from unisono.protocols.rmp.token_watch import TokenWatch
+from unisono.protocols.rmp.witnesses import Witnesses
 
 WAIT_TIMES_MAX: Final = 32
 VIOLATED: Final = "this member has delivered what the others do not have; join again"
+BEHIND: Final = "this member cannot get what the others hold; join again"
 EXCLUDED: Final = "the ring was reformed without this member"
 
 
@@ -65,6 +69,7 @@ class RingReformation:
         random: Random,
         watch: TokenWatch,
         former: FormerRings,
+        holdings: ReformHoldings,
         begin_epoch: Callable[[NewList, list[Effect]], None],
     ) -> None:
         self._parameters = parameters
@@ -75,6 +80,7 @@ class RingReformation:
         self._random = random
         self._watch = watch
         self._former = former
+        self._holdings = holdings
         self._begin_epoch = begin_epoch
         self._slave = Slave()
         self._attempt: Attempt | None = None
@@ -82,6 +88,8 @@ class RingReformation:
         """The list that we are to confirm."""
         self._decided: NewList | None = None
         """The list that is decided, while we fetch what it asks us to hold."""
+        self._witnesses = Witnesses(state.key)
+        self._stalls = Stalls(state, parameters.detect_us)
         self._reformer: Member | None = None
         self._tries = 0
         self._failures = 0
@@ -95,7 +103,12 @@ class RingReformation:
         mine = self._attempt
         if mine is not None and mine.ballot > packet.ballot:
             return False
-        return packet.ballot >= self._slave.promised
+        return self._slave.may_promise(packet.ballot)
+
+    def may_answer(self, packet: Sync) -> bool:
+        if self._attempt is None or self._stalls.holds_up(packet.sender):
+            return False
+        return self.is_mine(packet) and self._attempt.believes(packet.point())
 
     def is_mine(self, packet: Sync | Accept) -> bool:
         return self._attempt is not None and ReformBallot(*packet.ballot) == self._attempt.ballot
@@ -136,7 +149,7 @@ class RingReformation:
         attempt = self._attempt
         if attempt is None or attempt.proposal is None or self._state.key in attempt.confirmed:
             return False
-        return self._holds(attempt.proposal)
+        return self._holdings.suffice(attempt.proposal)
 
     def all_confirmed(self, event: object) -> bool:
         return self._attempt is not None and self._attempt.everyone_confirmed()
@@ -148,18 +161,26 @@ class RingReformation:
         attempt = self._attempt
         if attempt is None or attempt.proposal is None or not attempt.quorum_confirmed():
             return False
-        return self._state.key not in attempt.proposal.members or self._holds(attempt.proposal)
+        return self._state.key not in attempt.proposal.members or self._holdings.suffice(
+            attempt.proposal
+        )
 
     def is_highest_list(self, packet: Proposal) -> bool:
         if not packet.new_list.primary and self._state.key not in packet.new_list.members:
             return False  # It is of another part.
-        return ReformBallot(*packet.ballot) >= self._slave.promised
+        if packet.new_list.sync > self._queue.held + AHEAD_MAX:
+            return False
+        return self._slave.may_promise(ReformBallot(*packet.ballot))
 
     def holds_all(self, event: object) -> bool:
-        return self._decided is None and self._list is not None and self._holds(self._list[1])
+        return (
+            self._decided is None
+            and self._list is not None
+            and self._holdings.suffice(self._list[1])
+        )
 
     def holds_decided(self, event: object) -> bool:
-        return self._decided is not None and self._holds(self._decided)
+        return self._decided is not None and self._holdings.suffice(self._decided)
 
     def is_for_promise(self, packet: Resume | AttemptLost) -> bool:
         return ReformBallot(*packet.ballot) == self._slave.promised
@@ -178,37 +199,22 @@ class RingReformation:
         itself alone: others, perhaps a quorum, may hold what it lacks."""
         return new_list.primary or not self.leaves_me_out(ListDecided(new_list))
 
+    def believes(self, site: int, new_list: NewList) -> bool:
+        """Whether this site may say so: we promised to it, or have accepted that list, or are about
+        to, or have heard it from another one too."""
+        self._witnesses.hear(site, new_list)
+        return (
+            site == self._slave.promised.site
+            or self._slave.has_accepted(new_list)
+            or new_list == self.accepted_list()
+            or self._witnesses.suffice(new_list)
+        )
+
     def can_install(self, event: ListDecided) -> bool:
         new_list = event.new_list
         if new_list.epoch != self._state.epoch + 1 or self.leaves_me_out(event):
             return False
-        return self._holds(new_list)
-
-    def _holds(self, new_list: NewList) -> bool:
-        if self._queue.held < new_list.sync:
-            return False
-        if not self._state.group.entries.keys() >= set(new_list.members):
-            return False  # It is forged: at its synchronization point they are known.
-        return all(
-            self._sources.has(source, number)
-            for source, ranges in new_list.leftovers
-            for first, last in ranges
-            for number in range(first, last + 1)
-        )
-
-    def takes(self, packet: Data) -> bool:
-        """Whether a block may come in. Those who answered a reform site have told what they hold:
-        until the outcome they take only what an ACK or the new list names, or they would deliver
-        what the others never get."""
-        if not self._state.frozen:
-            return True
-        block = packet.sender, packet.number
-        return self._queue.names(*block) or self._sources.wants(*block)
-
-    def _want(self, new_list: NewList) -> None:
-        """What it asks its members to hold is requested."""
-        self._queue.expect(new_list.sync)
-        self._sources.want(new_list.leftovers)
+        return self._holdings.suffice(new_list)
 
     def _period_us(self) -> int:
         return self._parameters.period_within(self._state.group.hops)
@@ -244,13 +250,15 @@ class RingReformation:
         self._attempt.gather(packet.sender, packet.point())
 
     def resume_all(self, event: object, out: list[Effect]) -> None:
-        """What one of the others holds is requested: that we lack it may be why we saw a fault, and
-        with the next alarm as early as this one nobody would show it."""
+        """[RMP-14] All answered: what one of them holds is what there is."""
         assert self._attempt is not None
-        self._queue.expect(self._attempt.held())
-        record = Resume(self._state.key, BallotFields(*self._attempt.ballot))
+        held = self._attempt.held()
+        self._stalls.note(held, self._attempt.answers)
+        if self._stalls.holds_up(self._state.key):
+            self._state.stop(Fail(BEHIND, Cause.EXCLUDED))
+        record = Resume(self._state.key, BallotFields(*self._attempt.ballot), held=held)
         self._outgoing.send(PacketKind.RESUME, record, out)
-        self.resume(event, out)
+        self.resume(record, out)
 
     def _find_list(self) -> NewList | Cause:
         assert self._attempt is not None
@@ -265,7 +273,7 @@ class RingReformation:
         """Phase 2: the new list."""
         self._tries = 0
         assert self._attempt is not None and self._attempt.proposal is not None
-        self._want(self._attempt.proposal)
+        self._holdings.request(self._attempt.proposal)
         self.propose_again(event, out)
 
     def propose_again(self, event: object, out: list[Effect]) -> None:
@@ -359,7 +367,7 @@ class RingReformation:
         if entry is not None:
             self._reformer = entry.member
         self._tries = 0
-        self._want(new_list)
+        self._holdings.request(new_list)
         self._arm(out)
 
     def wait(self, event: object, out: list[Effect]) -> None:
@@ -379,9 +387,11 @@ class RingReformation:
         self._outgoing.send(PacketKind.ACCEPT, record, out, (self._reformer.address,))
         self._arm(out)
 
-    def resume(self, event: object, out: list[Effect]) -> None:
-        """[RMP-14] Go on as before."""
+    def resume(self, packet: Resume, out: list[Effect]) -> None:
+        """[RMP-14] Go on as before. What another one holds is requested: that it lacks here may be
+        why somebody saw a fault, and with an alarm soon after this one nobody would show it."""
         self._state.resume()
+        self._queue.end_at(packet.held)
         self._forget_attempts(out)
 
     # -- do: a decided list -----------------------------------------------------------------------
@@ -389,7 +399,7 @@ class RingReformation:
     def catch_up(self, event: ListDecided, out: list[Effect]) -> None:
         self._decided, self._list, self._tries = event.new_list, None, 0
         self._state.freeze()
-        self._want(event.new_list)
+        self._holdings.request(event.new_list)
         self._arm(out)
 
     def install(self, event: ListDecided, out: list[Effect]) -> None:
@@ -408,13 +418,13 @@ class RingReformation:
 
     def _install(self, new_list: NewList, out: list[Effect]) -> None:
         self._former.end(new_list)
-        self._sources.want(())
         self._begin_epoch(new_list, out)
         self._slave = Slave()
         self._forget_attempts(out)
 
     def _forget_attempts(self, out: list[Effect]) -> None:
         self._attempt = self._list = self._decided = self._reformer = None
+        self._sources.want(())
         self._failures, self._since_us = 0, None
         self._outgoing.disarm(Timer.REFORM, out)
 

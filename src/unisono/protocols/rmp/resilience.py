@@ -60,6 +60,7 @@ class Resilience(Generic[T]):
         """It has left. What it lacks is kept until it is `gone`."""
         if site in self._passed:
             self._leavers[site] = self._passed.pop(site), now_us
+            self._seen.pop(site, None)
 
     def gone(self, site: int) -> None:
         """It holds all that it needs, or has had its time."""

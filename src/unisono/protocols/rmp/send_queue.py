@@ -183,7 +183,7 @@ class SendQueue:
         for flight in self._flights:
             if flight.number == number:
                 flight.again = True
-        self._congestion.lost(number, self.block)
+                self._congestion.lost(number, self.block)
 
     def has_flights(self) -> bool:
         return bool(self._flights)

@@ -143,12 +143,10 @@ class Sources:
             block = Turn(number, packet.sender, packet.resilience, content, len(content) or 1)
             return self.put(packet.sender, block)
         found = source.incoming.get(number)
-        if found is None:
+        if found is None or (len(found.pieces), found.flags) != (packet.of, packet.resilience):
+            # What contradicts an earlier packet takes its place: that may never become whole.
             found = IncomingTurn(packet.sender, packet.resilience, [None] * packet.of, packet.of)
             source.incoming[number] = found
-        if len(found.pieces) != packet.of:
-            self._drop("malformed")
-            return None
         found.take(packet.at, packet.pieces)
         if found.missing:
             return None
@@ -184,6 +182,9 @@ class Sources:
         """Unreliable messages; one that an earlier or a later one of them overtook is dropped."""
         source = self.by_key[key]
         found: list[MessageRun] = []
+        if after > source.blocks.received + AHEAD_MAX:
+            self._drop("ahead")
+            return found
         for run in read_messages(source.member, bytes(content), self._drop).at_once:
             if not isinstance(run, MessageRun):
                 continue

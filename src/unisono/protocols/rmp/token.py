@@ -47,7 +47,8 @@ class TokenRotation:
         self._delivery = delivery
         self._passing: TokenAck | None = None
         """Our ACK, until its token is accepted."""
-        self._confirmed = 0
+        self._is_confirmed = False
+        """The next site has sent word that it accepted it."""
         self._tries = 0
 
     # -- when -------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ class TokenRotation:
             return True
         return (
             latest.timestamp > mine.timestamp
-            or self._confirmed >= mine.timestamp
+            or self._is_confirmed
             or mine.next_site == self._state.key
         )
 
@@ -120,7 +121,7 @@ class TokenRotation:
             next_site=successor(state.key, self._list_after(ack)),
             consumed=self._delivery.consumed(self._queue.held),
         )
-        self._passing, self._tries = ack, 0
+        self._passing, self._is_confirmed, self._tries = ack, False, 0
         self._queue.put(ack)
         self._outgoing.send(PacketKind.ACK, AckFields.of(state.key, ack), out)
         if ack.next_site != state.key:
@@ -150,7 +151,9 @@ class TokenRotation:
             )
 
     def confirm(self, packet: TokenAccepted, out: list[Effect]) -> None:
-        self._confirmed = max(self._confirmed, packet.timestamp)
+        mine = self._passing
+        if mine is not None and packet == (mine.next_site, mine.timestamp):
+            self._is_confirmed = True
 
     def passed(self, event: object, out: list[Effect]) -> None:
         self._passing = None
