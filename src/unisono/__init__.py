@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         ReleaseLock,
         VoteSize,
     )
+    from unisono.services.replicating import LogEntry, ReplicatedLog, replicate
     from unisono.state_machine import StateMachine
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
@@ -94,6 +95,7 @@ _HOMES = {
         *("Resilient", "Service", "SizeVote", "View", "ChangeKind", "ChangeScope"),
     ),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
+    "services.replicating": ("LogEntry", "ReplicatedLog", "replicate"),
     "state_machine": ("StateMachine",),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
@@ -132,6 +134,7 @@ __all__ = [
     "LimitScope",
     "Lock",
     "LockLost",
+    "LogEntry",
     "Member",
     "Message",
     "Misuse",
@@ -140,6 +143,7 @@ __all__ = [
     "Refused",
     "Rejoined",
     "ReleaseLock",
+    "ReplicatedLog",
     "Resilient",
     "Service",
     "Shed",
@@ -157,6 +161,7 @@ __all__ = [
     "WrongKey",
     "connect",
     "join",
+    "replicate",
 ]
 
 

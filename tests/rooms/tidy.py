@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
         model errors""".split()
     ),
     "services": frozenset(
-        "unisono group log state_machine fields layout wire fsa core model errors".split()
+        "unisono group net state_machine fields layout fsa core model errors".split()
     ),
     "log": frozenset(("model", "fields", "layout", "wire", "errors")),
     "feed": frozenset(

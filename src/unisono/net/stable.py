@@ -11,8 +11,10 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from struct import Struct
+from struct import error as StructError
 from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
@@ -127,6 +129,17 @@ class StableFile:
             file.seek(len(MAGIC))
             yield from _sound_entries(file, self._bytes)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the file."""
+        return self._bytes
+
+    def located(self) -> Iterator[tuple[int, bytes]]:
+        """Where `read` finds each record, and the record."""
+        for entry in self._entries():
+            if entry.kind == _RECORD:
+                yield entry.end - _HEAD.size - len(entry.data), entry.data
+
     def pieces(self, nbytes: int = PIECE_BYTES) -> Iterator[tuple[bytes, ...]]:
         """The records, in pieces."""
         piece: list[bytes] = []
@@ -146,22 +159,42 @@ class StableFile:
 
     def begin(self, incarnation: int) -> None:
         """Record that this incarnation begins."""
-        self._append(_INCARNATION, _NUMBER.pack(incarnation))
+        self._append([_written(_INCARNATION, _NUMBER.pack(incarnation))])
         self.incarnation = incarnation
 
-    def append(self, record: bytes) -> None:
-        """Returns when the record is durable; else raises `StorageFailed`."""
-        self._append(_RECORD, record)
+    def append(self, *records: bytes) -> list[int]:
+        """Returns when the records are durable; else raises `StorageFailed`. Where `read` finds
+        each: a crash keeps the first of them, or all."""
+        return self._append([_written(_RECORD, record) for record in records])
 
-    def _append(self, kind: int, data: bytes) -> None:
-        entry = _written(kind, data)
-        self._check(self._bytes + len(entry))
+    def _append(self, entries: list[bytes]) -> list[int]:
+        starts = list(accumulate(map(len, entries), initial=self._bytes))
+        self._check(starts[-1])
         try:
-            self._disk.write(self._handle, entry)
+            self._disk.write(self._handle, b"".join(entries))
             self._disk.sync(self._handle)
         except OSError as error:
             raise self._failed(error) from None
-        self._bytes += len(entry)
+        self._bytes = starts.pop()
+        return starts
+
+    def read(self, at: int) -> bytes:
+        """The record there; `StorageFailed` if the disk has damaged it."""
+        try:
+            length, check, kind = _HEAD.unpack(os.pread(self._handle, _HEAD.size, at))
+            data = os.pread(self._handle, length, at + _HEAD.size)
+        except (OSError, StructError) as error:
+            raise self._unreadable(at) from error
+        if crc32(data, _SEED + kind) != check:
+            raise self._unreadable(at)
+        return data
+
+    def _unreadable(self, at: int) -> StorageFailed:
+        self._failure = StorageFailed(
+            f"stable file {str(self._path)!r} cannot be read at byte {at}: check the disk; the"
+            " record there is lost here"
+        )
+        return self._failure
 
     def _check(self, nbytes: int) -> None:
         if self._failure is not None:
@@ -172,9 +205,9 @@ class StableFile:
                 f" {self._bytes_max}: the protocol must make checkpoints, and small ones"
             )
 
-    def replace(self, record: bytes) -> None:
-        """Replace all records by this one, atomically."""
-        self._rewrite([(_RECORD, record)])
+    def replace(self, *records: bytes) -> None:
+        """Replace all records by these, atomically."""
+        self._rewrite([(_RECORD, record) for record in records])
 
     def _rewrite(self, entries: list[tuple[int, bytes]]) -> None:
         if self.incarnation:

@@ -1,0 +1,139 @@
+"""[FTO §3] The exchange of states when a component begins: who sends what again, and when all have
+the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from unisono.services.replication.records import Primary, StateMessage, Update
+from unisono.services.replication.voting import has_majority, merged_instances, vulnerable_in
+
+
+class Duty(NamedTuple):
+    """What one member sends again."""
+
+    checkpoint: bool
+    first: int
+    """Its green updates from this position on; 0: none."""
+    reds: tuple[tuple[str, int], ...]
+    """By submitter, its red updates after this number."""
+
+
+class KnowledgeExchange:
+    """The exchange in one component. All of it decide the same from the same messages."""
+
+    def __init__(self) -> None:
+        self.view = ""
+        self.epoch = 0
+        """How often states are exchanged in this view."""
+        self.names: tuple[str, ...] = ()
+        self.states: dict[str, StateMessage] = {}
+        self.sent: set[str] = set()
+        """Those that have sent all that they had to send again."""
+        self.reds: list[Update] = []
+        """Sent again."""
+        self.sound: dict[str, StateMessage] = {}
+        """The states that count."""
+        self._duties: dict[str, Duty] = {}
+        self._is_planned = False
+
+    @property
+    def component(self) -> str:
+        return f"{self.view}/{self.epoch}"
+
+    def begin(self, view: str, names: Sequence[str]) -> None:
+        self.view, self.epoch, self.names = view, 0, tuple(names)
+        self._clear()
+
+    def begin_again(self, component: str) -> None:
+        self.epoch = int(component.rpartition("/")[2]) if component else self.epoch + 1
+        self._clear()
+
+    def end(self) -> None:
+        self.begin("", ())
+
+    def _clear(self) -> None:
+        self.states, self.sent, self.reds = {}, set(), []
+        self.sound, self._duties, self._is_planned = {}, {}, False
+
+    def follows(self, component: str) -> bool:
+        view, _, epoch = component.rpartition("/")
+        return view == self.view and epoch.isdigit() and int(epoch) > self.epoch
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.names) and not self._is_planned and len(self.states) == len(self.names)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_planned and self.sent.issuperset(self._duties)
+
+    # -- what all decide --------------------------------------------------------------------------
+
+    def plan(self) -> None:
+        self._is_planned = True
+        best = self._best()
+        others = [each.vote.instances for each in self.states.values() if each is not best]
+        known = dict(merged_instances([best.vote.instances, *others]))
+        self.sound = {
+            name: each
+            for name, each in sorted(self.states.items())
+            if known.get(name, each.instance) == each.instance
+        }
+        members = {name: each for name, each in self.sound.items() if name in best.members}
+        sources = members or self.sound
+        greens = max(each.green for each in sources.values())
+        base, top = min((each.base, name) for name, each in sources.items() if each.green == greens)
+        behind = [each.green for each in self.states.values() if each.green < greens]
+        with_log = [green for green in behind if green >= base]
+        first = min(with_log) + 1 if with_log else 0
+        reds = self._reds(dict(sources[top].greens))
+        if behind or top in reds:
+            checkpoint = len(with_log) < len(behind)
+            self._duties[top] = Duty(checkpoint, first, tuple(reds.pop(top, ())))
+        for name, runs in reds.items():
+            self._duties[name] = Duty(False, 0, tuple(runs))
+
+    def _best(self) -> StateMessage:
+        return max(self.states.values(), key=lambda each: (each.vote.primary[:2], each.green))
+
+    def _reds(self, greens: dict[str, int]) -> dict[str, list[tuple[str, int]]]:
+        """By member, by submitter, the number after which it sends its red updates again."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        cuts = {name: dict(each.cuts) for name, each in self.sound.items()}
+        for submitter in sorted({each for cut in cuts.values() for each in cut}):
+            most, holder = min((-cut.get(submitter, 0), name) for name, cut in cuts.items())
+            least = min(dict(each.cuts).get(submitter, 0) for each in self.states.values())
+            after = max(least, greens.get(submitter, 0))
+            if after < -most:
+                found.setdefault(holder, []).append((submitter, after))
+        return found
+
+    def duty_of(self, name: str) -> Duty | None:
+        return self._duties.get(name)
+
+    def refusal(self, name: str, gone: Collection[str]) -> str:
+        """Why this member must not take part; empty if it may."""
+        if name not in self.sound:
+            return (
+                f"the group knows another log of {name!r}: what that had logged is lost; remove"
+                f" {name!r} from the group, then add it again"
+            )
+        mine, best = self.states[name], self._best()
+        took_part = name in mine.members and (mine.green or mine.vote.primary.place)
+        if name in gone or (took_part and name not in best.members):
+            return f"{name!r} was taken out of the replication group: add it again, with a new log"
+        return ""
+
+    def has_open_attempt(self, primary: Primary) -> bool:
+        """Whether one of them may be part of a component of which they do not know all."""
+        votes = {name: each.vote for name, each in self.sound.items()}
+        return bool(vulnerable_in(votes, primary))
+
+    def names_among(self, members: Collection[str]) -> tuple[str, ...]:
+        return tuple(sorted(name for name in self.sound if name in members))
+
+    def is_majority(self, members: Collection[str], previous: Sequence[str]) -> bool:
+        here = self.names_among(members)
+        return bool(here) and has_majority(here, previous)
