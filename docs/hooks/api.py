@@ -18,6 +18,7 @@ MODULES: Final = {
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.services.merging": "[State on merge](PATTERNS.md#state-on-merge).",
+    "unisono.services.replicating": "[A replicated log](PATTERNS.md#durable-replication).",
     "unisono.daemon": "[One member per machine](OPERATIONS.md#the-daemon).",
     "unisono.feed": "A group's messages [in a durable log](OPERATIONS.md#the-feed).",
     "unisono.log": "The durable log, indexed by offset.",
@@ -33,6 +34,7 @@ MODULES: Final = {
 """The public modules, in the order of the page."""
 WITH_METHODS: Final = (
     *("unisono", "unisono.services.actions", "unisono.services.rpc", "unisono.services.merging"),
+    "unisono.services.replicating",
     "unisono.feed",
 )
 """Those for applications, whose methods are listed too."""

@@ -97,8 +97,8 @@ _HOMES = {
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
     "services.replicating": ("LogEntry", "ReplicatedLog", "replicate"),
     "state_machine": ("StateMachine",),
-    "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
-    "model.Resilient": ("MAJORITY", "ALL"),
+    "model:Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
+    "model:Resilient": ("MAJORITY", "ALL"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -169,7 +169,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'unisono' has no attribute {name!r}")
-    module, _, owner = home.partition(".")
+    module, _, owner = home.partition(":")
     found: Any = import_module(f"unisono.{module}")
     if owner:
         found = getattr(found, owner)

@@ -41,7 +41,7 @@ class Replicas:
         for name in names:
             process = self.running.pop(name)
             process.signal(signal.SIGKILL)
-            until(lambda process=process: process.code() is not None, f"the end of {name}")
+            until(lambda process=process: process.code is not None, f"the end of {name}")
             self.past += process.lines
 
     def told(self, event: str) -> list[dict[str, str]]:
@@ -57,7 +57,7 @@ class Replicas:
         until(
             lambda: {each["text"] for each in self.told(event)}.issuperset(texts),
             f"{event} {texts}",
-            lambda: "; ".join(each.errors() for each in self.running.values()),
+            lambda: "; ".join(each.errors for each in self.running.values()),
         )
 
 

@@ -338,12 +338,10 @@ class ReplicaWorld:
             roll = dice.random()
             if roll < hazard:
                 self.strike()
-            alive = self.alive()
-            if not alive:
-                continue
             if roll > 1 - hazard / 2:
                 self.calm(dice.randint(1, 40))
-            self.turn(dice.choice(alive))
+            if alive := self.alive():
+                self.turn(dice.choice(alive))
 
     def calm(self, count: int) -> None:
         """Messages are quick for a while, so that components get somewhere."""
