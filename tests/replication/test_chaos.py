@@ -40,8 +40,8 @@ def broken(seeds: Iterable[int], engine: type[ReplicaEngine] = ReplicaEngine) ->
     return [each for seed in seeds for each in run(seed, engine)[0]]
 
 
-# In 1991 two attempts have one number, in 337 a log is cut after its base was told.
-KNOWN = (337, 1991)
+# In 108, 480 and 596 a member is taken out that the next primary component needs.
+KNOWN = (108, 480, 596)
 
 
 def test_the_laws_hold_over_some_seeds_of_chaos() -> None:

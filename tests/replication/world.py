@@ -65,7 +65,8 @@ class SimReplica:
         self.engine: ReplicaEngine | None = None
         self.stream: deque[Any] = deque()
         self.pending: deque[Any] = deque()
-        self.applied = 0
+        self.applied = self.told = 0
+        """The last position here, and the last that the application was told."""
         self.state: list[str] = []
         self.tells = False
         self.is_gone = self.is_out = False
@@ -80,10 +81,16 @@ class SimReplica:
         self.engine = self.world.engine_of(self.name, self.instance, self.founders)
         self.engine.restore(self.disk)
         self.applied, self.state = 0, []
+        late: list[Update] = []
         for each in greens_of(self.disk):
             self._apply(each)
+            if isinstance(each, Update) and self.applied > self.told:
+                late.append(each)
         assert self.applied == self.engine.order.green
-        self.world.note(self.name, "started", self.applied)
+        self.world.note(self.name, "started", self.applied - len(late))
+        for at, update in enumerate(late, self.applied - len(late) + 1):
+            self.world.note(self.name, "green", at, update)
+        self.told = self.applied
 
     def _apply(self, each: Update | LogCheckpoint) -> None:
         if isinstance(each, LogCheckpoint):
@@ -133,10 +140,12 @@ class SimReplica:
                 for update in effect.updates:
                     self._apply(update)
                     world.note(self.name, "green", self.applied, update)
+                self.told = self.applied
                 self.do(engine.wrote(self.applied))
             case AdoptCheckpoint():
                 self._apply(effect.checkpoint)
                 world.note(self.name, "adopted", self.applied)
+                self.told = self.applied
                 self.do(engine.wrote(self.applied))
             case StableUpTo():
                 world.note(self.name, "stable", effect.position, members=engine.order.members)

@@ -22,7 +22,6 @@ from unisono.services.replica_handles import UpdateHandle
 from unisono.services.replica_process import READ_COUNT, ReplicaProcess
 from unisono.services.replication.engine import ReplicaEngine
 from unisono.services.replication.records import UpdateKind
-from unisono.services.replication.voting import has_majority
 from unisono.state_machine import StateMachine
 
 __all__ = ["LogEntry", "ReplicatedLog", "UpdateHandle", "replicate"]
@@ -198,18 +197,15 @@ class ReplicatedLog:
         return await self._deposit(UpdateKind.ADD, name.encode()).green
 
     async def remove(self, name: str, lost: bool = False) -> int:
-        """Take a member out. With `lost=True` the others stop waiting for what it alone may know:
-        only if it never returns. Returns the position of the change."""
+        """Take a member out; it may be shut down when this returns. With `lost=True` the others
+        stop waiting for what it alone may know: only if it never returns. Returns the position of
+        the change."""
         if name not in self.members:
             raise Misuse(f"{name!r} is not a member: there are {', '.join(self.members)}")
-        rest = [each for each in self._process.primary if each != name]
         if lost and name in self._process.engine.component.names:
-            raise Misuse(f"{name!r} is connected: shut it down first, or remove it without lost=")
-        if not lost and not has_majority(rest, self._process.primary or (name,)):
-            raise Misuse(
-                f"without {name!r} no primary component is left: if it never returns, remove it"
-                " with lost=True"
-            )
+            raise Misuse(f"{name!r} is connected: remove it without lost=True")
+        if len(self.members) == 1:
+            raise Misuse(f"{name!r} is the last member: nothing would be left")
         handle = self._deposit(UpdateKind.REMOVE, name.encode())
         await handle.red
         if lost:
@@ -220,7 +216,10 @@ class ReplicatedLog:
                 name,
             )
             self._process.do(self._process.engine.forget(name))
-        return await handle.green
+        position = await handle.green
+        while self.stopped is None and (name in self.primary or not self.primary):
+            await self._process.change.wait()
+        return position
 
     # -- checkpoints ------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from unisono.services.replication.effects import (
     SendCheckpoint,
     SendGreens,
 )
-from unisono.services.replication.exchange import KnowledgeExchange
+from unisono.services.replication.exchange import TAKEN_OUT, KnowledgeExchange
 from unisono.services.replication.order import Submissions, UpdateOrder, lines_of
 from unisono.services.replication.records import (
     AttemptMessage,
@@ -37,7 +37,7 @@ from unisono.services.replication.records import (
     runs_of,
 )
 from unisono.services.replication.stability import Lines
-from unisono.services.replication.voting import PrimaryChoice
+from unisono.services.replication.voting import PrimaryChoice, has_majority
 
 PIECE_BYTES_MAX: Final = 256 << 10
 """Updates are sent together up to about this much."""
@@ -65,6 +65,8 @@ class Component:
         self._attempted: set[str] = set()
         self._members: tuple[str, ...] = ()
         """Of the replication group, when the attempt was made."""
+        self._voters: tuple[str, ...] = ()
+        """Those that make it."""
         self.sender = ""
         """Of the message at hand."""
         self.failure = ""
@@ -101,6 +103,7 @@ class Component:
         else:
             self._exchange.begin_again(getattr(event, "component", ""))
         self._attempted.clear()
+        self._voters = ()
         for update in self._submissions.exchange():
             self._order.mark_red(update)
         order, state = self._order, self._choice.state
@@ -193,12 +196,16 @@ class Component:
 
     def is_quorum(self, event: Any) -> bool:
         """[FTO §3 IsQuorum]"""
-        if not self.is_whole(event) or self._name not in self._order.members:
+        if not self.is_whole(event):
             return False
-        learned = self._choice.learned(self._exchange.sound)
-        if self._exchange.has_open_attempt(learned.primary):
+        primary = self._choice.learned(self._exchange.sound).primary
+        voters = self._exchange.voters(self._order.members, primary.names)
+        if self._name not in voters or self._exchange.has_open_attempt(primary):
             return False
-        return self._exchange.is_majority(self._order.members, learned.primary.names)
+        return has_majority(voters, primary.names) and bool(self._members_among(voters))
+
+    def _members_among(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in self._order.members)
 
     def _learn(self, out: list[Any]) -> None:
         self._mark_red(self._exchange.reds, out)
@@ -210,7 +217,10 @@ class Component:
         """[FTO §3] The attempt is recorded before it is told."""
         self._learn(out)
         self._members = self._order.members
-        self._choice.attempt(self.here, self._exchange.names_among(self._members))
+        self._voters = self._exchange.voters(self._members, self._choice.state.primary.names)
+        # One that is taken out goes on with none of the order, so nobody waits for it; it waits.
+        names = self._members_among(self._voters) if self.is_member(event) else self._voters
+        self._choice.attempt(self.here, names)
         self._remember(out)
         out.append(Post(message_bytes(AttemptMessage(self._exchange.component))))
 
@@ -239,8 +249,18 @@ class Component:
         self._attempted.add(self.sender)
 
     def all_attempted(self, event: Any) -> bool:
-        vulnerable = self._choice.state.vulnerable
-        return vulnerable is not None and self._attempted.issuperset(vulnerable.names)
+        return bool(self._voters) and self._attempted.issuperset(self._voters)
+
+    def is_member(self, event: Any) -> bool:
+        return self._name in self._order.members
+
+    def is_dismissed(self, event: Any) -> bool:
+        """There is a primary component without this one, which was taken out."""
+        return self.all_attempted(event) and not self.is_member(event)
+
+    def depart(self, event: Any, out: list[Any]) -> None:
+        self.failure = TAKEN_OUT
+        out.append(Fail(TAKEN_OUT))
 
     def install(self, event: Any, out: list[Any]) -> None:
         """[FTO §3 Install] Yellow updates first, in their order; then the red ones, sorted."""

@@ -4,10 +4,14 @@ the same."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.services.replication.records import Primary, StateMessage, Update
-from unisono.services.replication.voting import has_majority, merged_instances, vulnerable_in
+from unisono.services.replication.voting import merged_instances, vulnerable_in
+
+TAKEN_OUT: Final = (
+    "this replica was taken out of the replication group: add it again, with a new path"
+)
 
 
 class Duty(NamedTuple):
@@ -122,8 +126,9 @@ class KnowledgeExchange:
             )
         mine, best = self.states[name], self._best()
         took_part = name in mine.members and (mine.green or mine.vote.primary.place)
-        if name in gone or (took_part and name not in best.members):
-            return f"{name!r} was taken out of the replication group: add it again, with a new log"
+        if name not in best.members and name not in best.vote.primary.names:
+            if took_part or name in gone:
+                return TAKEN_OUT
         return ""
 
     def has_open_attempt(self, primary: Primary) -> bool:
@@ -131,9 +136,6 @@ class KnowledgeExchange:
         votes = {name: each.vote for name, each in self.sound.items()}
         return bool(vulnerable_in(votes, primary))
 
-    def names_among(self, members: Collection[str]) -> tuple[str, ...]:
-        return tuple(sorted(name for name in self.sound if name in members))
-
-    def is_majority(self, members: Collection[str], previous: Sequence[str]) -> bool:
-        here = self.names_among(members)
-        return bool(here) and has_majority(here, previous)
+    def voters(self, members: Collection[str], previous: Collection[str]) -> tuple[str, ...]:
+        """One that is taken out votes until there is a primary component without it."""
+        return tuple(name for name in self.sound if name in members or name in previous)

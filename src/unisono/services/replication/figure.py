@@ -71,6 +71,7 @@ ARROWS: Final = (
     Arrow(EXCHANGING,       Interrupted,      always,          C.interrupt,       NON_PRIM),
 
     Arrow(CONSTRUCT,        AttemptMessage,   always,          C.note_attempt,    CONSTRUCT),
+    Arrow(CONSTRUCT,        None,             C.is_dismissed,  C.depart,          NON_PRIM),
     Arrow(CONSTRUCT,        None,             C.all_attempted, C.begin_primary,   REG_PRIM),
     Arrow(CONSTRUCT,        TransitionalView, always,          stay,              NO),
     Arrow(CONSTRUCT,        RegularView,      always,          C.leave_attempt,   EXCHANGE_STATES),
@@ -92,7 +93,8 @@ ARROWS: Final = (
     Arrow(NO,               RegularView,      always,          C.leave_attempt,   EXCHANGE_STATES),
     Arrow(NO,               Interrupted,      always,          C.interrupt,       NON_PRIM),
 
-    Arrow(UN,               UpdatesMessage,   always,          C.install_late,    TRANS_PRIM),
+    Arrow(UN,               UpdatesMessage,   C.is_member,     C.install_late,    TRANS_PRIM),
+    Arrow(UN,               UpdatesMessage,   always,          stay,              UN),
     Arrow(UN,               RegularView,      always,          C.exchange,        EXCHANGE_STATES),
     Arrow(UN,               Interrupted,      always,          C.interrupt,       NON_PRIM),
 )

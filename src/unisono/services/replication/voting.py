@@ -118,14 +118,9 @@ def vulnerable_in(votes: Mapping[str, VotingState], primary: Primary) -> dict[st
         mine = vote.vulnerable
         if mine is None or is_superseded(mine, primary):
             continue
-        alike = [
-            each.vulnerable
-            for other, each in votes.items()
-            if other in mine.names
-            and each.vulnerable is not None
-            and each.vulnerable[:3] == mine[:3]
-        ]
-        if len(alike) < sum(other in mine.names for other in votes):
+        those = [each.vulnerable for other, each in votes.items() if other in (name, *mine.names)]
+        alike = [each for each in those if each is not None and each[:3] == mine[:3]]
+        if len(alike) < len(those):
             continue  # One of them knows how it ended, or never took part.
         names = set.intersection(*(set(each.names) for each in alike))
         heard = set(votes).union(*(each.heard for each in alike))
