@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.documents import blocks, section
 from tests.spark import pages
 from tests.spark.test_report import Seen
 from unisono.protocols import specs
-from unisono.spark.report import build
+from unisono.spark import partitioned
+from unisono.spark.layout import CURVES, STALE, SUMMARY
 from unisono.spark.report.build import build_report
 from unisono.spark.report.markup import anchor_of
+
+CLAIMED = {name: list(spec.laws) for name, spec in specs().items()}
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +26,8 @@ def made(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, An
     from unisono.spark.pipeline import run_pipeline
 
     top, _, _ = pages.sample(tmp_path_factory.getbasetemp() / "report-traces")
-    claimed = {name: list(spec.laws) for name, spec in specs().items()}
-    return top, run_pipeline(spark, top, tmp_path_factory.mktemp("out"), claimed, silver=False)
+    out = tmp_path_factory.mktemp("out")
+    return top, run_pipeline(spark, top, out, CLAIMED, silver=False)
 
 
 def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, Any]) -> None:
@@ -58,15 +63,23 @@ def test_a_page_without_its_traces_says_why_it_has_no_diagrams(
     assert 'class="scroll drawing"' not in text
 
 
-def test_recoveries_of_many_runs_are_counted_in_classes(
-    spark: Any, made: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+def test_what_tasks_sum_is_what_the_driver_sums(
+    spark: Any, made: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, result = made
-    plain = build._recoveries(spark, result.out)
-    assert plain
-    monkeypatch.setattr(build, "FOLDERS_PER_TASK", 0)
-    classed = build._recoveries(spark, result.out)
-    assert classed.keys() == plain.keys()
-    for key, line in plain.items():
-        assert sum(n for _, n in classed[key]) == sum(n for _, n in line)
-        assert classed[key][-1][0] == line[-1][0]
+    """The summary, the joint curves and the page, of so many runs that they are read by tasks."""
+    from unisono.spark.pipeline import run_pipeline
+
+    top, result = made
+    again = tmp_path / "again"
+    shutil.copytree(result.out, again)
+    (again / STALE).touch()
+    monkeypatch.setattr(partitioned, "FOLDERS_PER_TASK", 1)
+    told = run_pipeline(spark, top, again, CLAIMED, silver=False)
+    assert told.processed == () and told.report.read_text() == result.report.read_text()
+    for name in (*CURVES, SUMMARY):
+        (path,) = (result.out / name).rglob("part.parquet")
+        other = again / path.relative_to(result.out)
+        one, two = (pq.ParquetFile(each).read().to_pylist() for each in (path, other))
+        assert one and len(one) == len(two)
+        for row, same in zip(one, two, strict=True):
+            assert row == pytest.approx(same), name

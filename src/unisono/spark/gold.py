@@ -1,20 +1,26 @@
 """The gold tables about many runs: the summary, and the joint latency and rate curves.
 
 They are made from the tables of the runs, not from the events, so their cost does not depend on the
-length of the runs.
+length of the runs. What is summed is summed where it is read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeAlias
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from unisono.spark.laws.curves import keys_of, latency_curve
 from unisono.spark.measures import BINS, CURVE, QUANTILES
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+Rows: TypeAlias = Iterator[dict[str, Any]]
+Key: TypeAlias = tuple[Any, ...]
+Read: TypeAlias = Callable[[str, Callable[[pa.Table], pa.Table]], pa.Table]
+"""Reads a table of all runs; this is done to each part of it, and then to what that gave."""
 
 KEYS: Final = ("protocol", "members", "size")
 """Runs are grouped by these: `members` is the largest view, `size` the mean payload in bytes,
@@ -24,113 +30,116 @@ SUMMED: Final = (
     "packets_out", "octets_out", "retransmissions", "naks", "drops",
 )  # fmt: skip
 """Summed over the runs of a row of the summary."""
-_EACH: Final = ("run", *KEYS)
 
 
-def keys_of(measures: DataFrame) -> DataFrame:
-    """`run, protocol, members, size` of each run and protocol."""
-    mean = F.col("octets") / F.col("delivered")
-    size = F.pow(F.lit(2), F.ceil(F.log2(F.greatest(mean, F.lit(1.0)))))
-    rounded = F.when(F.col("octets") > 0, size).otherwise(0).cast("bigint")
-    whole = measures.where("node IS NULL")
-    return whole.select("run", "protocol", "members", rounded.alias("size"))
-
-
-def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
-    """The latencies at the quantiles of `CURVE`."""
-    classes = latencies.groupBy(*by, "latency_us").agg(F.sum("deliveries").alias("deliveries"))
-    upward = Window.partitionBy(*by).orderBy("latency_us")
-    classes = classes.withColumn("up_to", F.sum("deliveries").over(upward))
-    curve = F.sort_array(F.collect_list(F.struct("latency_us", "up_to"))).alias("classes")
-    gathered = classes.groupBy(*by).agg(curve, F.sum("deliveries").alias("deliveries"))
-    parts = ", ".join(f"{part}D" for part in CURVE)
-    # The first class that is not below each quantile.
-    quantiles = F.expr(
-        f"transform(array({parts}), part -> element_at(filter(classes,"
-        " c -> c.up_to >= ceil(part * deliveries)), 1).latency_us)"
+def grouped(rows: pa.Table, by: Sequence[str], value: str, how: str = "sum") -> pa.Table:
+    """The sum of a column, or its largest value, by others."""
+    found = rows.group_by(list(by)).aggregate([(value, how)])
+    return found.rename_columns([*by, value]).cast(
+        pa.schema([rows.schema.field(name) for name in (*by, value)])
     )
-    return gathered.select(*by, "deliveries", quantiles.alias("quantiles"))
 
 
-def _rate() -> tuple[Column, ...]:
-    width = F.col("width_us") / 1e6
-    rate = F.col("deliveries") / width / F.col("nodes")
-    return width.alias("width_s"), F.col("deliveries"), rate.alias("rate")
+def _by_keys(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Key, list[Mapping[str, Any]]]]:
+    """In the order of keys."""
+
+    def key(row: Mapping[str, Any]) -> Key:
+        return tuple(row[name] for name in KEYS)
+
+    # A run without views has no members.
+    ordered = sorted(rows, key=lambda row: [(each is not None, each) for each in key(row)])
+    for found, mine in groupby(ordered, key):
+        yield found, list(mine)
 
 
-def joint_rate_curves(curves: DataFrame) -> DataFrame:
+def latency_curves(read: Read) -> Rows:
+    """The latencies of many runs at the quantiles of `CURVE`, by `KEYS`."""
+    by = (*KEYS, "latency_us")
+    classes = read("gold/latencies", lambda rows: grouped(rows, by, "deliveries"))
+    for key, mine in _by_keys(classes.sort_by("latency_us").to_pylist()):
+        yield from latency_curve(dict(zip(KEYS, key, strict=True)), mine)
+
+
+def rate_curves(read: Read) -> Rows:
     """The rates of many runs by `KEYS`: a run's bin is divided among the wider bins that it
     overlaps."""
-    runs = curves.groupBy(*_EACH, "nodes").agg((F.max("width_s") * BINS).alias("long_s"))
-    spans = runs.groupBy(*KEYS).agg(
-        F.sum("nodes").alias("all_nodes"), (F.max("long_s") / BINS).alias("wide_s")
-    )
-    parts = curves.join(spans, [*KEYS])
-    start = F.col("bin") * F.col("width_s") / F.col("wide_s")
-    end = (F.col("bin") + 1) * F.col("width_s") / F.col("wide_s")
-    parts = parts.withColumn("start", start).withColumn("end", end)
-    first, second = F.floor("start"), F.floor("start") + 1
-    within = (F.least("end", second.cast("double")) - F.col("start")) / (
-        F.col("end") - F.col("start")
-    )
-    shares = F.explode(
-        F.array(
-            F.struct(first.alias("to"), (F.col("deliveries") * within).alias("share")),
-            F.struct(second.alias("to"), (F.col("deliveries") * (1 - within)).alias("share")),
-        )
-    ).alias("part")
-    shared = parts.select(*KEYS, "all_nodes", "wide_s", shares)
-    # Rounding may exceed the last bin.
-    summed = shared.groupBy(
-        *KEYS,
-        F.col("all_nodes").alias("nodes"),
-        (F.col("wide_s") * 1e6).alias("width_us"),
-        F.least("part.to", F.lit(BINS - 1).cast("bigint")).cast("int").alias("bin"),
-    ).agg(F.round(F.sum("part.share"), 6).alias("deliveries"))
-    return summed.where("deliveries > 0").select(*KEYS, "nodes", "bin", *_rate())
+    by = ("run", *KEYS, "nodes")
+    runs = read("gold/rate_curves", lambda rows: grouped(rows, by, "width_s", "max")).to_pylist()
+    wide = {key: max(row["width_s"] for row in mine) for key, mine in _by_keys(runs)}
+    nodes = {key: sum(row["nodes"] for row in mine) for key, mine in _by_keys(runs)}
 
+    def shared(rows: pa.Table) -> pa.Table:
+        if "run" not in rows.column_names:  # summed already, and to be summed once more
+            return grouped(rows, (*KEYS, "bin"), "deliveries")
+        keys = zip(*(rows.column(name).to_pylist() for name in KEYS), strict=True)
+        factor = rows.column("width_s").to_numpy() / np.array([wide[key] for key in keys])
+        first, deliveries = (rows.column(name).to_numpy() for name in ("bin", "deliveries"))
+        start, end = first * factor, (first + 1) * factor
+        within = (np.minimum(end, np.floor(start) + 1) - start) / (end - start)
+        parts = []
+        for bins, part in ((np.floor(start), within), (np.floor(start) + 1, 1 - within)):
+            # Rounding may exceed the last bin.
+            to = pa.array(np.minimum(bins, BINS - 1).astype(np.int32))
+            kept = rows.select(KEYS).append_column("bin", to)
+            parts.append(kept.append_column("deliveries", pa.array(deliveries * part)))
+        return grouped(pa.concat_tables(parts), (*KEYS, "bin"), "deliveries")
 
-# -- summary ---------------------------------------------------------------------------------------
+    for key, mine in _by_keys(read("gold/rate_curves", shared).sort_by("bin").to_pylist()):
+        for row in mine:
+            if deliveries := round(row["deliveries"], 6):
+                rate = deliveries / wide[key] / nodes[key]
+                about = {"nodes": nodes[key], "width_s": wide[key], "rate": rate}
+                yield {**row, "deliveries": deliveries, **about}
 
 
 def summary_of(
-    measures: DataFrame, runs: DataFrame, recoveries: DataFrame, curves: DataFrame
-) -> DataFrame:
-    """A row per protocol, group size and payload size. `curves` are the latency curves by `KEYS`,
-    which have the quantiles."""
-    keys = keys_of(measures)
-    whole = measures.where("node IS NULL").drop("members").join(keys, ["run", "protocol"])
-    whole = whole.join(runs.select("run", "kept"), "run", "left")
-    sums = whole.groupBy(*KEYS).agg(
-        F.count("*").alias("runs"),
-        F.count(F.when(F.col("kept"), 1)).alias("kept"),
-        F.count(F.when(~F.col("kept"), 1)).alias("broken"),
-        *(F.sum(name).alias(name) for name in SUMMED),
-        F.max("max_us").alias("max_us"),
-    )
-    timed = recoveries.where("recovery_us IS NOT NULL").join(keys, ["run", "protocol"])
-    recovered = timed.groupBy(*KEYS).agg(
-        F.count("*").alias("recoveries"),
-        F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY recovery_us)")
-        .cast("bigint")
-        .alias("recovery_p50_us"),
-        F.max("recovery_us").alias("recovery_max_us"),
-    )
-    points = [
-        F.element_at("quantiles", CURVE.index(part) + 1).alias(name)
-        for name, part in QUANTILES.items()
-        if part < 1
-    ]
-    joined = sums.join(curves.select(*KEYS, *points), [*KEYS], "left")
-    joined = joined.join(recovered, [*KEYS], "left")
-    rate = F.when(F.col("span_us") > 0, F.col("delivered") * 1e6 / F.col("span_us"))
-    volume = F.when(F.col("span_us") > 0, F.col("octets") / F.col("span_us"))
-    return joined.select(
-        *KEYS,
-        *("runs", "kept", "broken", *SUMMED),
-        rate.alias("messages_per_s"),
-        volume.alias("mb_per_s"),
-        *QUANTILES,
-        F.coalesce("recoveries", F.lit(0).cast("bigint")).alias("recoveries"),
-        *("recovery_p50_us", "recovery_max_us"),
-    )
+    read: Read, kept: Mapping[str, bool | None], curves: Iterable[Mapping[str, Any]]
+) -> Rows:
+    """A row per protocol, group size and payload size. `kept` has the runs, and `curves`, the
+    latency curves by `KEYS`, have the quantiles."""
+
+    def of_runs(rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.is_null(rows.column("node")))
+
+    def timed(rows: pa.Table) -> pa.Table:
+        rows = rows.select(("run", "protocol", "recovery_us"))
+        return rows.filter(pc.is_valid(rows.column("recovery_us")))
+
+    quantiles = {tuple(row[name] for name in KEYS): row["quantiles"] for row in curves}
+    recovered: dict[Key, list[int]] = {}
+    for row in read("gold/recoveries", timed).to_pylist():
+        recovered.setdefault((row["run"], row["protocol"]), []).append(row["recovery_us"])
+    measures = read("gold/measures", of_runs).to_pylist()
+    for key, mine in _by_keys({**row, **keys_of(row)} for row in measures):
+        sums = {name: _present(sum, (row[name] for row in mine)) for name in SUMMED}
+        verdicts = [kept.get(row["run"]) for row in mine]
+        at = quantiles.get(key)
+        times = sorted(
+            us for row in mine for us in recovered.get((row["run"], row["protocol"]), ())
+        )
+        yield {
+            **dict(zip(KEYS, key, strict=True)),
+            "runs": len(mine),
+            "kept": verdicts.count(True),
+            "broken": verdicts.count(False),
+            **sums,
+            "messages_per_s": sums["delivered"] * 1e6 / sums["span_us"]
+            if sums["span_us"]
+            else None,
+            "mb_per_s": sums["octets"] / sums["span_us"] if sums["span_us"] else None,
+            **{
+                name: at[CURVE.index(part)] if at else None
+                for name, part in QUANTILES.items()
+                if part < 1
+            },
+            "max_us": _present(max, (row["max_us"] for row in mine)),
+            "recoveries": len(times),
+            "recovery_p50_us": times[(len(times) + 1) // 2 - 1] if times else None,
+            "recovery_max_us": times[-1] if times else None,
+        }
+
+
+def _present(of: Callable[[list[int]], int], values: Iterable[int | None]) -> Any:
+    """Of the values that are there; None without any."""
+    there = [value for value in values if value is not None]
+    return of(there) if there else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from unisono.spark.layout import NO_RUN, TABLES, ResultLayout, folders_in, run_f
 from unisono.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ROWS_PER_GROUP: Final = 100_000
 """Rows of a run that are buffered."""
@@ -122,16 +122,12 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
 
 
-def stage_joint(
-    layout: ResultLayout, table: str, rows: DataFrame, order: Sequence[str]
-) -> pa.Table:
-    """Write and return a small table about many runs; in a table of runs, as rows without a run."""
+def stage_joint(layout: ResultLayout, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a small table about many runs; in a table of runs, as rows without a run."""
     folder = layout.staged(table) / (NO_RUN if table in TABLES else "")
     folder.mkdir(parents=True, exist_ok=True)
-    joint = _nullable(rows.orderBy(*order).toArrow())
-    with _writer(folder / "part.parquet", joint.schema) as writer:
-        writer.write_table(joint)
-    return joint
+    with _writer(folder / "part.parquet", SCHEMAS[table]) as writer:
+        writer.write_table(pa.Table.from_pylist(list(rows), SCHEMAS[table]))
 
 
 def stage_empty(layout: ResultLayout, tables: Iterable[str]) -> None:
@@ -163,32 +159,33 @@ def schema_in(out: Path, table: str) -> pa.Schema | None:
 
 
 def read_table(
-    session: SparkSession, out: Path, table: str, runs: Sequence[str] | None = None
+    session: SparkSession,
+    out: Path,
+    table: str,
+    runs: Sequence[str] | None = None,
+    reduced: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> pa.Table:
-    """A small table of some runs, or of all, in the driver's memory."""
+    """A small table of some runs, or of all, in the driver's memory. Many runs are read by tasks:
+    `reduced` is done to what each reads, and then to what they all gave."""
     folders = _folders(out, table, runs)
     schema = schema_in(out, table)
     if schema is None:
         return pa.table({"run": pa.array([], pa.string())})
-    if len(folders) <= FOLDERS_PER_TASK:
-        return pa.concat_tables([schema.empty_table(), *rows_in(folders)])
-    return frame_in(session, out, table, runs).toArrow()
 
+    def read(some: Iterable[Path]) -> pa.Table:
+        return reduced(pa.concat_tables([schema.empty_table(), *rows_in(some)]))
 
-def frame_in(
-    session: SparkSession, out: Path, table: str, runs: Sequence[str] | None = None
-) -> DataFrame:
-    """A table of some runs, or of all, as a DataFrame that tasks read."""
-    folders = _folders(out, table, runs)
-    schema = schema_in(out, table)
-    assert schema is not None, "tables are created with the first run"
-    ddl = from_arrow_schema(schema)
     if len(folders) <= FOLDERS_PER_TASK:
-        rows = pa.concat_tables([schema.empty_table(), *rows_in(folders)])
-        return session.createDataFrame(rows, ddl).coalesce(1)
-    tasks = max(1, len(folders) // FOLDERS_PER_TASK)
+        return read(folders)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from read(map(Path, batch.column("folder").to_pylist())).to_batches()
+
+    kind = from_arrow_schema(read(()).schema)
     named = session.createDataFrame([(str(folder),) for folder in folders], "folder string")
-    return named.repartition(tasks).mapInArrow(_reading(schema), ddl)
+    tasks = max(1, len(folders) // FOLDERS_PER_TASK)
+    return reduced(named.repartition(tasks).mapInArrow(work, kind).toArrow())
 
 
 def _folders(out: Path, table: str, runs: Sequence[str] | None) -> list[Path]:
@@ -196,13 +193,3 @@ def _folders(out: Path, table: str, runs: Sequence[str] | None) -> list[Path]:
         return folders_in(out, table)
     named = [out / table / run_folder(run) for run in runs]
     return [folder for folder in named if folder.is_dir()]
-
-
-def _reading(schema: pa.Schema) -> Any:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            folders = map(Path, batch.column("folder").to_pylist())
-            for rows in rows_in(folders):
-                yield from rows.cast(schema).to_batches()
-
-    return read

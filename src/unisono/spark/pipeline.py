@@ -8,8 +8,7 @@ report are made from the tables of all runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +35,7 @@ from unisono.spark.layout import (
     open_layout,
     run_of,
 )
-from unisono.spark.partitioned import RunWriter, frame_in, stage_empty, stage_joint
+from unisono.spark.partitioned import RunWriter, read_table, stage_empty, stage_joint
 from unisono.spark.report.build import build_report
 from unisono.spark.results import findings_in, runs_in, summary_in
 from unisono.spark.runs import (
@@ -50,6 +49,7 @@ from unisono.spark.runs import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
@@ -171,8 +171,7 @@ def run_pipeline(
                 lake.drop([run_of(folder) for folder in gone])
         if layout.stale:
             report("summarizing all runs")
-            with _configured(session):
-                _summarize(session, layout, lake)
+            _summarize(session, layout, lake)
         report("writing the report")
         layout.write_report(build_report(session, layout.out, trace_dir))
         return _result(session, layout.out, inputs, todo)
@@ -223,15 +222,15 @@ def _process(
 
 def _summarize(session: SparkSession, layout: ResultLayout, lake: DeltaTables | None) -> None:
     """The summary and the joint curves, from the tables of all runs."""
-    latencies, rates, measures, recoveries, runs = (
-        frame_in(session, layout.out, f"gold/{name}")
-        for name in ("latencies", "rate_curves", "measures", "recoveries", "runs")
-    )
-    curves = gold.latency_curves(latencies, gold.KEYS)
-    staged = session.createDataFrame(stage_joint(layout, CURVES[0], curves, gold.KEYS)).coalesce(1)
-    stage_joint(layout, CURVES[1], gold.joint_rate_curves(rates), (*gold.KEYS, "bin"))
-    summary = gold.summary_of(measures, runs, recoveries, staged)
-    stage_joint(layout, SUMMARY, summary, gold.KEYS)
+
+    def read(table: str, reduced: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        return read_table(session, layout.out, table, reduced=reduced)
+
+    kept = {row["run"]: row["kept"] for row in runs_in(session, layout.out)}
+    curves = list(gold.latency_curves(read))
+    stage_joint(layout, CURVES[0], curves)
+    stage_joint(layout, CURVES[1], gold.rate_curves(read))
+    stage_joint(layout, SUMMARY, gold.summary_of(read, kept, curves))
     if lake is not None:
         lake.publish_joint(layout)
     layout.publish_joint()
@@ -259,27 +258,3 @@ def _result(
         summary=summary_in(out),
         replays={row["run"]: row["replay"] for row in known if row["replay"]},
     )
-
-
-@contextmanager
-def _configured(session: SparkSession) -> Iterator[None]:
-    """Spark's settings for small tables: code generation, broadcasts and adaptive planning cost
-    more than they save. Restored afterwards."""
-    settings = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-    }
-    before = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, old)

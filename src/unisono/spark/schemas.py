@@ -70,6 +70,16 @@ LATENCY_CURVES: Final = _schema(
 RATE_CURVES: Final = _schema(
     f"{_KEYS} nodes bin width_s deliveries rate", **_WIDE, deliveries=pa.float64()
 )
+_COUNTS: Final = (
+    "sent delivered views octets span_us packets_out octets_out retransmissions naks drops"
+)
+SUMMARY_ROWS: Final = _schema(
+    f"{_KEYS} runs kept broken {_COUNTS} messages_per_s mb_per_s"
+    " p50_us p90_us p99_us p999_us max_us recoveries recovery_p50_us recovery_max_us",
+    **_WIDE,
+    **dict.fromkeys(("runs", "kept", "broken", "recoveries"), pa.int64()),
+    **dict.fromkeys(("recovery_p50_us", "recovery_max_us"), pa.int64()),
+)
 RUN_ROWS: Final = _schema(
     "protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
     " replay fingerprint asked rows_in recorded",
@@ -92,4 +102,5 @@ SCHEMAS: Final = {
     "gold/latency_curves": LATENCY_CURVES,
     "gold/rate_curves": RATE_CURVES,
     "gold/runs": RUN_ROWS,
+    "gold/summary": SUMMARY_ROWS,
 }

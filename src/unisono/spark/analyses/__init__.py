@@ -47,9 +47,9 @@ def create_views(session: SparkSession, out: str | os.PathLike[str]) -> list[str
         if not any((top / table).glob("**/*.parquet")):
             raise Misuse(f"{top}: no {table}; run the pipeline with --tables all, as Parquet")
         name = table.replace("/", "_")
-        read = session.read
-        if table in SCHEMAS:  # Reading the schema of each table from a file takes a job.
-            read = read.schema(from_arrow_schema(SCHEMAS[table].append(_RUN)))
+        # Reading the schema of each table from a file takes a job.
+        schema = SCHEMAS[table] if table == SUMMARY else SCHEMAS[table].append(_RUN)
+        read = session.read.schema(from_arrow_schema(schema))
         read.parquet(str(top / table)).createOrReplaceTempView(name)
         names.append(name)
     for name, statement in statements().items():

@@ -104,17 +104,12 @@ def class_of(us: int) -> int:
     return us >> cut << cut
 
 
-def keys_of(measures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By protocol: `members` is the largest view, `size` the mean payload in bytes, rounded up to a
-    power of two."""
-    found = {}
-    for row in measures:
-        if row["node"] is None:
-            mean = row["octets"] / row["delivered"] if row["octets"] else 0.0
-            size = 2 ** math.ceil(math.log2(max(mean, 1.0))) if mean else 0
-            keys = {"protocol": row["protocol"], "members": row["members"], "size": size}
-            found[row["protocol"]] = keys
-    return found
+def keys_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a row of measures: `members` is the largest view, `size` the mean payload, in bytes and
+    rounded up to a power of two."""
+    mean = row["octets"] / row["delivered"] if row["octets"] else 0.0
+    size = 2 ** math.ceil(math.log2(max(mean, 1.0))) if mean else 0
+    return {"protocol": row["protocol"], "members": row["members"], "size": size}
 
 
 def latency_rows(keys: Mapping[str, Any], latencies: Latencies) -> Rows:

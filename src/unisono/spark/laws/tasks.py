@@ -228,7 +228,10 @@ def _write_gold(
     for data in histories:
         writer.write_rows("gold/recoveries", recoveries_of(data))
         writer.write_rows("gold/stabilities", stabilities_of(data))
-    for protocol, keys in keys_of(measures).items():
+    for row in measures:
+        if row["node"] is not None:
+            continue
+        keys, protocol = keys_of(row), row["protocol"]
         alike = [at for at, data in enumerate(histories) if data.history.protocol == protocol]
         every = added([mine for at in alike for mine in latencies[at]])
         classes = list(latency_rows(keys, every))
