@@ -17,7 +17,7 @@ from unisono.protocols import spec
 pytestmark = [pytest.mark.rule("RNG-24"), pytest.mark.slow]
 
 MEMBERS = (3, 8, 16)
-EFFORT = QUICK._replace(simulated_s=0.6, slices=3, sporadic_s=3.0)
+EFFORT = QUICK._replace(simulated_s=0.3, slices=3, sporadic_s=2.0)
 SIZES = {figure.number: figure.sizes for figure in FIGURES}
 ORDERED, ATOMIC, DELAY, ATOMIC_DELAY, SPORADIC = 13, 14, 15, 16, 17
 

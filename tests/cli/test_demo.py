@@ -35,24 +35,20 @@ def test_the_demo_reports_each_step_and_keeps_the_laws(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("masters", [pytest.param(1, marks=pytest.mark.soak), 3])
-def test_the_demo_plays_with_masters(tmp_path: Path, masters: int) -> None:
-    arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "4", "--protocol", "mtp")
-    arguments += ("--option", f"masters={masters}", *PATIENT)
-    found = unisono(*arguments, cwd=tmp_path)
-    assert found.returncode == 0, found.stderr + found.stdout
-    assert "delivered the same" in found.stdout
-    assert not found.stderr
-
-
-def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
+def test_a_second_demo_with_masters_replaces_the_first_as_json(
+    tmp_path: Path, masters: int
+) -> None:
     first = tmp_path / "unisono-demo"
     (first / "trace" / "run=former").mkdir(parents=True)
     (first / MARKER).touch()
-    arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "3", "--json")
-    found = unisono(*arguments, *PATIENT, cwd=tmp_path)
+    arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "4", "--protocol", "mtp")
+    arguments += ("--option", f"masters={masters}", *PATIENT, "--json")
+    found = unisono(*arguments, cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
+    assert not found.stderr
     told = json.loads(found.stdout)
-    assert told["demo"]["members"] == ["a", "b", "c"]
+    assert told["demo"]["members"] == ["a", "b", "c", "d"]
+    assert told["demo"]["same"]
     assert list(told["runs"]) == ["demo"]
     assert not (first / "trace" / "run=former").exists()
 

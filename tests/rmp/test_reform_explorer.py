@@ -16,7 +16,7 @@ STRIDE = 25
 """Every packet: `make explore`."""
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.rule("RMP-11", "RMP-13")
 def test_two_reform_sites_a_crash_and_a_cut() -> None:
     runs, found = explore("abcde", STRIDE)

@@ -262,7 +262,7 @@ def run_job(environment: dict[str, str], *before: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.spark
 def test_spark_starts_without_a_word() -> None:
     run = run_job(dict(os.environ))

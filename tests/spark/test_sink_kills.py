@@ -68,6 +68,7 @@ def killed(place: Path, rows: int, files: int, per_batch: int, begun: list[int])
     print(f"{rows} rows, killed at {marks}: {repeats} said again and dropped, {took_s:.0f} s")
 
 
+@pytest.mark.soak
 def test_each_row_is_delivered_once_though_the_query_is_killed(tmp_path: Path) -> None:
     # In the second batch: what was before it is kept, and what was half said is said again.
     killed(tmp_path, rows=4_000, files=2, per_batch=1, begun=[1])

@@ -15,6 +15,7 @@ import unisono
 from tests.cli.running import free_port
 from tests.cli.running import unisono as command
 from tests.harness import ENVIRONMENT
+from tests.spark.steps import judged_here
 from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution
 from tests.toy.sequencer import SPEC
@@ -172,6 +173,10 @@ def test_a_run_is_traced_verified_and_drawn(installed: Path) -> None:
     verified = command("verify", "trace", "--json", cwd=installed)
     (verdict,) = json.loads(verified.stdout)["runs"].values()
     assert {law for law, how in verdict["laws"].items() if how == "kept"} == set(SPEC.laws)
+    # As the pipeline's tasks judge it.
+    found = judged_here(installed / "trace", {SPEC.name: SPEC.laws})
+    assert {row["verdict"] for row in found if row["law"] in SPEC.laws} == {"kept"}
+    assert [row["protocol"] for row in found if row["what"] == "measure" and not row["node"]]
     drawn = command("draw", "trace", "--out", "picture.svg", cwd=installed)
     assert drawn.returncode == 0, drawn.stderr
     picture = (installed / "picture.svg").read_text()
@@ -188,7 +193,7 @@ def test_it_is_measured(installed: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_pipeline_judges_and_measures_it(installed: Path) -> None:
     run = ("--protocol", "sequencer", "--nodes", "3", "--messages", "30")
     assert command("sim", *run, "--trace", "trace", "--detail", cwd=installed).returncode == 0

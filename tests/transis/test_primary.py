@@ -65,7 +65,7 @@ def test_nor_through_three_configurations(is_begun: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "voting", [Hasty, pytest.param(Forgetful, marks=pytest.mark.slow)], ids=lambda it: it.__name__
+    "voting", [Hasty, pytest.param(Forgetful, marks=pytest.mark.soak)], ids=lambda it: it.__name__
 )
 def test_voting_that_forgets_makes_two(voting: type[PrimaryVoting]) -> None:
     with pytest.raises(TwoPrimaries):
