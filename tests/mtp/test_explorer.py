@@ -15,7 +15,7 @@ from tests.mtp.explorer_parts import ANY, Case, Parts
 from unisono.protocols.mtp.agreement import ACCEPTED, REJECTED, Master
 
 STATES_MAX = 200_000
-SLOW = pytest.mark.slow
+SLOW, SOAK = pytest.mark.slow, pytest.mark.soak
 
 
 def walk(**how: Any) -> Verdict:
@@ -49,14 +49,14 @@ class LongMemory(Master[int]):
         ),
         pytest.param({"t": 2, "losses": 1}, id="two tokens", marks=SLOW),
         pytest.param(
-            {"t": 2, "slow": 1, "losses": 0}, id="two tokens, a live holder given up", marks=SLOW
+            {"t": 2, "slow": 1, "losses": 0}, id="two tokens, a live holder given up", marks=SOAK
         ),
         pytest.param({"t": 3, "losses": 0}, id="three tokens", marks=SLOW),
         pytest.param(
             {"t": 1, "losses": 0, "empties": 1}, id="an empty packet that comes late", marks=SLOW
         ),
         pytest.param({"t": 2, "t_cur": 1, "losses": 1}, id="one token of two"),
-        pytest.param({"messages": (2, 2), "t": 1, "losses": 1}, id="four messages", marks=SLOW),
+        pytest.param({"messages": (2, 2), "t": 1, "losses": 1}, id="four messages", marks=SOAK),
         pytest.param({"messages": (1, 1, 1), "t": 1, "losses": 0}, id="three members", marks=SLOW),
         pytest.param({"t": 1, "by_master": False}, id="only producers repair"),
         pytest.param({"t": 1, "hasty": True}, id="rejoining as soon as in Figure 3"),
