@@ -112,7 +112,7 @@ FULL: Final = Effort(
     within_s=900.0,
 )
 QUICK: Final = Effort(
-    members=(2, 3, 5),
+    members=(2, 3),
     rounds=1,
     rate_s=0.3,
     slices=3,

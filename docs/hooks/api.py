@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 MODULES: Final = {
     "unisono": "The group: join it, send to it, read its stream.",
+    "unisono.sync": "The group [for threads](PATTERNS.md#threads).",
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.services.merging": "[State on merge](PATTERNS.md#state-on-merge).",
@@ -33,7 +34,13 @@ MODULES: Final = {
 }
 """The public modules, in the order of the page."""
 WITH_METHODS: Final = (
-    *("unisono", "unisono.services.actions", "unisono.services.rpc", "unisono.services.merging"),
+    *(
+        "unisono",
+        "unisono.sync",
+        "unisono.services.actions",
+        "unisono.services.rpc",
+        "unisono.services.merging",
+    ),
     "unisono.services.replicating",
     "unisono.feed",
 )

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unisono import sync as sync
     from unisono.client import Connection, connect, join
     from unisono.config import Config, JoinOptions
     from unisono.core import Answer, Cause
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         SizeVote,
         View,
     )
+    from unisono.programs import chaos
     from unisono.requests import (
         AcquireLock,
         GoOn,
@@ -94,6 +96,7 @@ _HOMES = {
         *("Address", "Change", "Member", "Message"),
         *("Resilient", "Service", "SizeVote", "View", "ChangeKind", "ChangeScope"),
     ),
+    "programs": ("chaos",),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
     "services.replicating": ("LogEntry", "ReplicatedLog", "replicate"),
     "state_machine": ("StateMachine",),
@@ -159,6 +162,7 @@ __all__ = [
     "View",
     "VoteSize",
     "WrongKey",
+    "chaos",
     "connect",
     "join",
     "replicate",
@@ -166,6 +170,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "sync":
+        return import_module("unisono.sync")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'unisono' has no attribute {name!r}")

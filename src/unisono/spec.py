@@ -76,6 +76,9 @@ class ProtocolSpec:
     may_continue: Callable[[Sequence[ProcessRole], bool], bool] = _any_part
     """Whether a partition with these processes must continue without the others. The flag: some
     processes may have restarted without their records."""
+    may_operate: Callable[[Sequence[ProcessRole], bool], bool] = _any_part
+    """The same for all processes that there are, together: a group that asks for more than that,
+    or for their memory, stands."""
     arrows: tuple[str, ...] = ()
     """The arrows of its figures, by name: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from benchmarks.paper.page import BEGIN, END, PAGE, keep
 from benchmarks.paper.plan import (
     FIGURES,
     MEASURED,
+    QUICK,
     SIMULATED,
     Curves,
     CurveSummary,
@@ -66,7 +67,7 @@ def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None
         for curve in figure["measured"].values()
         for each in curve
     ]
-    assert len(measured) + absent >= sum(len(points(FIGURES, count)) for count in (2, 3, 5))
+    assert len(measured) + absent >= sum(len(points(FIGURES, count)) for count in QUICK.members)
     assert len(measured) > absent, told["missing"]
     for each in measured:
         assert 0 < each["low"] <= each["median"] <= each["high"] and each["samples"] > 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -92,12 +91,6 @@ def ends_with_its_members(words: Sequence[str], cwd: Path, sign: int, code: int)
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         command.wait(10)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

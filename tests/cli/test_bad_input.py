@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import free_port, here, refused, unisono
+from tests.cli.running import here, refused, unisono
+from tests.net.recorder import free_port
 
 CASES = {
     "unknown command": ("conduct", ("No such command",)),

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import cats, free_port, refused, unisono
+from tests.cli.running import cats, refused, unisono
 from tests.harness import ENVIRONMENT, UNISONO, Cat
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.real

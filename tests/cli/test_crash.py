@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.harness import Cat
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-from tests.cli.running import free_port, refused, unisono
+from tests.cli.running import refused, unisono
 from tests.harness import Cat
+from tests.net.recorder import free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

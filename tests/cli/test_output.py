@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.harness import ENVIRONMENT, UNISONO
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S
 from unisono import cli
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.cli.running import cats, free_port
+from tests.cli.running import cats
+from tests.net.recorder import free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.harness import Module
+from tests.net.recorder import free_port
 from tests.ring.soaking import soak
 from tests.waiting import LIMIT_S, until
 from unisono.protocols.ring.parameters import PRESETS

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import refused, unisono
+from tests.laws.doctoring import cut
 from tests.waiting import LIMIT_S
 from unisono.trace.parquet import SCHEMA
 
@@ -145,7 +146,7 @@ def test_an_incarnation_with_two_contradicting_files_is_broken(trace: Path, tmp_
 def test_the_end_of_a_killed_process_is_missing_not_unjudged(trace: Path, tmp_path: Path) -> None:
     second, _ = copied(trace, tmp_path)
     path = second.with_name(second.name.removesuffix(".copy.parquet"))
-    path.write_bytes(path.read_bytes()[:-9])
+    cut(path)
     assert unisono("verify", str(tmp_path)).returncode == 0
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import free_port, refused, unisono
+from tests.cli.running import refused, unisono
 from tests.harness import Cat
+from tests.net.recorder import free_port
 from tests.waiting import until
 from unisono.net.stable import StableFile
 

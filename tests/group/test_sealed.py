@@ -18,8 +18,9 @@ from tests.sealing.stage import KEY, OTHER_KEY
 from unisono.errors import WrongKey
 from unisono.group import Group
 from unisono.model import Message
-from unisono.net import keyring_file
-from unisono.net.keyring_file import save_keyring
+from unisono.net import key_files
+from unisono.net.key_files import save_identity, save_keyring
+from unisono.sealing.identity import Identity, named_key_text
 from unisono.sealing.keys import Keyring
 from unisono.wire import seal, tag_of
 
@@ -121,7 +122,7 @@ async def test_a_member_with_another_key_founds_no_second_group_and_is_stopped(
 async def test_keys_change_under_load_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring_file, "RELOAD_S", 0.02)
+    monkeypatch.setattr(key_files, "RELOAD_S", 0.02)
     files = [tmp_path / name for name in "ab"]
     for file in files:
         save_keyring(file, Keyring((KEY,)))
@@ -155,6 +156,42 @@ async def test_keys_change_under_load_and_nothing_is_lost(
         for group in (a, b):
             assert await heard(group, len(said)) == said
             assert group.view and len(group.view.members) == 2
+
+
+async def test_members_with_identities_are_one_group_until_one_is_taken_off_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_files, "RELOAD_S", 0.02)
+    lines = {}
+    for name in "abc":
+        identity = Identity(name, name.encode() * 32)
+        save_identity(tmp_path / name, identity)
+        lines[name] = named_key_text(name, identity.public())
+    listed = tmp_path / "allowed"
+    listed.write_text("".join(lines.values()))
+    port = free_port()
+
+    def with_identity(name: str) -> unisono.Joining:
+        return joining(port, name, key=KEY, identity=tmp_path / name, allowed=listed)
+
+    async with with_identity("a") as a, with_identity("b") as b:
+        async with with_identity("c") as c:
+            await together(a, b, c)
+            await c.multicast(b"from c")
+            for group in (a, b, c):
+                assert await heard(group, 1) == [b"from c"]
+        await together(a, b)
+        listed.write_text(lines["a"] + lines["b"])
+        with pytest.raises(unisono.Misuse, match="does not allow c with the key"):
+            await with_identity("c")
+        with pytest.raises(unisono.Misuse, match="is of a: join with name='a'"):
+            await joining(port, "c", key=KEY, identity=tmp_path / "a", allowed=listed)
+        with pytest.raises(unisono.Misuse, match="go together: give all three"):
+            await joining(port, "c", key=KEY, allowed=listed)
+        with pytest.raises(WrongKey, match="identity= and allowed= at every member"):
+            await joining(port, "c", key=KEY)
+        await a.multicast(b"after")
+        assert await heard(b, 1) == [b"after"]
 
 
 async def test_sending_beyond_the_machine_without_a_key_warns_once(

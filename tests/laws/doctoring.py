@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.laws.telling import story, write_trace
 from unisono.trace.files import read_trace
-from unisono.trace.parquet import ParquetPart, batch_of, writer_to
+from unisono.trace.parquet import ParquetPart, batch_of, frame_of, writer_to
 from unisono.trace.record import Row
 
 TOLD = """
@@ -61,16 +61,9 @@ def in_parts(hurt: Callable[[list[Path]], None]) -> Callable[[Path, list[Row]], 
 
 
 def cut(path: Path) -> None:
-    """As short as needed to lose its last row."""
-    data, count = path.read_bytes(), row_count(path)
-    for size in range(len(data), 0, -50):
-        path.write_bytes(data[:size])
-        if row_count(path) < count:
-            break
-
-
-def row_count(path: Path) -> int:
-    return sum(table.num_rows for table in ParquetPart(path).tables())
+    """As a process leaves it that is killed while it writes its last row group."""
+    batches = [batch for table in ParquetPart(path).tables() for batch in table.to_batches()]
+    path.write_bytes(b"".join(map(frame_of, batches))[:-1])
 
 
 def overwrite(path: Path) -> None:

@@ -738,18 +738,18 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 7 c at 0 founded | send | c:1@1
         d: join 1 | stop | crash
     """, "agreed"),
-    _doctored("one_primary", "two primary components at a time", """
+    _doctored("one_component", "two primary components at a time", """
         a: view 1 a b c d also primary:1: | view 2 a b also primary:2:
         b: view 1 a b c d also primary:1: | view 2 a b also primary:2:
         c: view 1 a b c d also primary:1: | view 3 c d also primary:3:
         d: view 1 a b c d also primary:1: | view 3 c d also primary:3:
     """),
-    _doctored("one_primary", "two primary components with one number", """
+    _doctored("one_component", "two primary components with one number", """
         a: view 1 a b c also primary:1: | view 2 a b also primary:2: | view 3 b a
         b: view 1 a b c also primary:1: | view 2 a b also primary:2: | view 3 b a
         c: view 1 a b c also primary:1: | view 4 b c also primary:2:
     """),
-    _doctored("one_primary", "two majorities that share nobody", """
+    _doctored("one_component", "two majorities that share nobody", """
         a: view 1 a b also primary: | view 3 a also secondary:
         b: view 1 a b also primary:
         c: view 2 c d also primary:
@@ -1037,7 +1037,7 @@ SOUND: list[Sound] = [
         b: view 1 a b c also primary:1: | view 2 a b also secondary: | view 5 b c also primary:3:
         c: view 1 a b c also primary:1: | view 4 c also secondary: | view 5 b c also primary:3:
         c: view 6 c also secondary: | view 7 c also primary:5:
-    """),
+    """, but="one_primary"),
     _sound("two pairs part, speak and merge, and one of a pair has crashed", """
         a: view 1 a b c d | send | a:1 | view 2 a b | send | a:2 | b:1
         b: view 1 a b c d | a:1 | view 2 a b | a:2 | send | b:1 | crash

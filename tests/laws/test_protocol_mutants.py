@@ -237,6 +237,14 @@ def votes_in_vain(me: Any, effects: list[Effect]) -> Iterator[Effect]:
         yield effect
 
 
+def forgets_the_last_primary(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """Each component takes itself for the first primary one."""
+    for effect in effects:
+        if isinstance(effect, Install) and not effect.view.transitional:
+            effect = _with_change(effect.view, Change(ChangeKind.PRIMARY, number=1))
+        yield effect
+
+
 CASES: list[tuple[str, str, Bug]] = [
     ("rmcast", "local_order", view_after_message),
     ("rmcast", "sender_in_view", stranger_speaks),
@@ -284,6 +292,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("transis", "same_view", message_after_view),
     ("transis", "transitional_set", alone_in_transit),
     ("transis", "received", loses_what_it_acknowledged),
+    ("transis", "one_component", forgets_the_last_primary),
     ("transis", "receipts", holds_too_much),
     ("transis", "exclusion", gives_up),
 ]

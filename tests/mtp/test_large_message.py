@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.net.recorder import free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

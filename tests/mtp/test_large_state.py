@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.net.recorder import free_port
 from tests.waiting import until
 from unisono.protocols.mtp.ordering import SPOOL_BYTES_MAX
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -45,8 +46,16 @@ class Recorder:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that is free now. Others may take it, so tests bind to 0 where they can."""
+    """A port that is free now, for UDP and TCP. It is below those that the kernel gives to others
+    on its own; a test in another process may still take it, so tests bind to 0 where they can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    dice = random.SystemRandom()  # workers would draw the same ports from one seed
+    while True:
+        port = dice.randrange(15_000, 30_000)
+        try:
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                with socket.socket(family, kind) as probe:
+                    probe.bind((host, port))
+        except OSError:
+            continue
+        return port

@@ -217,14 +217,14 @@ def test_safe_is_what_we_have_ourselves(by: str, field: str) -> None:
     all_go_on(room, *"abc")
 
 
-def test_empty_messages_are_counted_before_they_are_made() -> None:
+def test_empty_messages_are_counted_before_they_are_made(run_count: int = 256) -> None:
     """Four million of them are 6 KB on the wire."""
     run = OriginRun(7, 1, [MessageGroup(COUNT_MAX, 0, 4)], [])
     room = quiet("a", "b", "c", sites=0)
     s = at_rest(room)
     bad = holder_of(room, s)
     key = site(room, bad).state.key
-    runs = [run._replace(origin=key, first=1 + n * COUNT_MAX) for n in range(256)]
+    runs = [run._replace(origin=key, first=1 + n * COUNT_MAX) for n in range(run_count)]
     header = Header(site(room, bad).state.ring.version, key, key, 0, s + 1, 0)
     content = write_runs(runs)
     pieces = [content[at : at + 1000] for at in range(0, len(content), 1000)]

@@ -87,6 +87,11 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
         """unisono client group config net protocols parts requests core spec fields layout wire
         model errors""".split()
     ),
+    "sync": frozenset("client group config net requests core spec model errors".split()),
+    "programs": frozenset(
+        """unisono sim draw laws group config net replay_history requests spec core model
+        errors""".split()
+    ),
     "services": frozenset(
         "unisono group net state_machine fields layout fsa core model errors".split()
     ),
@@ -97,8 +102,8 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(
-        """client config group net protocols requests core services state_machine model
-        errors""".split()
+        """client config group net programs protocols requests core services state_machine sync
+        model errors""".split()
     ),
     "bench": ANYTHING,
     "cli": ANYTHING,

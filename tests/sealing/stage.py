@@ -11,6 +11,7 @@ from unisono.model import Address, Buffer, Burst, Packets
 
 pytest.importorskip("cryptography", reason="sealing needs it: pip install 'unisono[seal]'")
 
+from unisono.sealing.identity import Identity, Signer
 from unisono.sealing.keys import Keyring
 from unisono.sealing.seal import Replies, Seal
 
@@ -22,12 +23,17 @@ class Sealed:
     """A process: its seal, its address, and what it believed."""
 
     def __init__(
-        self, name: str, keyring: Keyring = ONE_KEY, group: str = "g", life: int = 1
+        self,
+        name: str,
+        keyring: Keyring = ONE_KEY,
+        group: str = "g",
+        life: int = 1,
+        signer: Signer | None = None,
     ) -> None:
         self.address = Address(f"10.0.0.{ord(name[0]) - 96}", 7000)
         self.counts: dict[str, int] = {}
         roll = Random(f"{name}{life}")
-        self.seal = Seal(keyring, group, name, life, roll.randbytes, self.counts)
+        self.seal = Seal(keyring, group, name, life, roll.randbytes, self.counts, signer)
         self.heard: list[bytes] = []
         self.now_us = 0
 
@@ -75,3 +81,13 @@ def acquainted() -> tuple[Sealed, Sealed]:
         assert other.heard == [bytes(100)]
         other.heard.clear()
     return a, b
+
+
+def identified(names: str, private: bytes = b"") -> list[Sealed]:
+    """Processes with identities, that are allowed to each other."""
+    keys = {name: Identity(name, private or name.encode() * 32) for name in names}
+    allowed = {name: key.public() for name, key in keys.items()}
+    return [
+        Sealed(name, signer=Signer(key, allowed, "g", Random(f"exchange {name}").randbytes))
+        for name, key in keys.items()
+    ]

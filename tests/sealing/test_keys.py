@@ -13,8 +13,8 @@ from tests import waiting
 from tests.sealing.stage import KEY, OTHER_KEY, Sealed
 from unisono import cli
 from unisono.errors import Misuse
-from unisono.net import keyring_file
-from unisono.net.keyring_file import KeyringWatch, keyring_of, load_keyring, save_keyring
+from unisono.net import key_files
+from unisono.net.key_files import KeyFileWatch, keyring_of, load_keyring, save_keyring
 from unisono.sealing import keys
 from unisono.sealing.keys import KEYS_COUNT_MAX, Keyring, key_of, keyring_text, read_keyring
 
@@ -89,12 +89,12 @@ def test_without_the_package_a_key_says_what_to_install(monkeypatch: pytest.Monk
 async def test_a_keyring_is_read_again_when_it_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring_file, "RELOAD_S", 0.01)
+    monkeypatch.setattr(key_files, "RELOAD_S", 0.01)
     file = tmp_path / "ring"
     save_keyring(file, Keyring((KEY,)))
     a = Sealed("a")
 
-    watch = KeyringWatch(str(file), a.seal)
+    watch = KeyFileWatch({file: lambda path: a.seal.rekey(load_keyring(path))})
     watch.start(asyncio.get_running_loop())
     save_keyring(file, Keyring((OTHER_KEY, KEY)))
     await waiting.eventually(lambda: a.seal._use.key == OTHER_KEY)

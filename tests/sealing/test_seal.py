@@ -15,7 +15,8 @@ from unisono.sealing.greeting import CHALLENGE_BYTES
 from unisono.sealing.keys import Keyring
 from unisono.sealing.records import FRONT_BYTES, OVERHEAD_BYTES, TRAIN_COUNT_MIN
 from unisono.sealing.replay import WINDOW, ReplayWindow
-from unisono.sealing.seal import HELD_BYTES_MAX, HELD_SESSIONS_MAX, MOVE_US, SINGLY_COUNT
+from unisono.sealing.seal import SINGLY_COUNT
+from unisono.sealing.sessions import HELD_BYTES_MAX, HELD_SESSIONS_MAX, MOVE_US
 from unisono.wire import seal, tag_of, unseal
 
 TRAIN = [bytes([n]) * 200 for n in range(9)] + [b"last"]
@@ -136,7 +137,7 @@ def test_strangers_fill_no_memory() -> None:
         stranger = Sealed("s", life=life)
         for _ in range(2):
             b.take(stranger, stranger.packets(*[bytes(1300)] * 60, as_train=False))
-    held = b.seal._held
+    held = b.seal._peers._held
     assert len(held) <= HELD_SESSIONS_MAX
     for some in held.values():
         assert some.nbytes == sum(len(each.buffer) for _, each in some.bursts) <= HELD_BYTES_MAX

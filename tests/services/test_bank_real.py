@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port
 from tests.documents import blocks, section
 from tests.harness import ROOT, output_of
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]

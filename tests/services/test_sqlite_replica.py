@@ -400,6 +400,8 @@ def test_a_full_disk_is_no_result(replica: SqliteReplica) -> None:
     big = ("INSERT INTO t VALUES (zeroblob(?))", ((100_000,),))
     with pytest.raises(ReplicaFailed, match="full"):
         run(replica, big)
+    with pytest.raises(ReplicaFailed, match="full"):
+        replica.snapshot()  # It would lack what the others have at this place.
     replica.close()
     with opened(replica.path) as again:
         assert again.position == 1

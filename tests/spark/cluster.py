@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S
 from unisono.spark.java import find_java
 
@@ -94,12 +95,6 @@ def archive_of(python: Path) -> Path:
     with tarfile.open(place, "w:gz") as archive:
         archive.add(python, "bin/python")
     return place
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until_open(port: int, process: subprocess.Popen[bytes]) -> None:

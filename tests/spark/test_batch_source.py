@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from tests.laws.doctoring import cut
 from tests.spark.test_pipeline_reading import hostile_directory
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
@@ -314,12 +315,18 @@ def test_spark_shows_what_is_bad(session: Any, tmp_path: Path) -> None:
     ]
 
 
+def test_a_closed_file_is_parquet_that_anything_reads(session: Any, tmp_path: Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    write_runs(tmp_path)
+    path = tmp_path / "run=one" / "a-1.parquet"
+    counts = len(pandas.read_parquet(path)), polars.read_parquet(path).height
+    assert {*counts, session.read.parquet(str(path)).count()} == {GROUPS * ROWS}
+
+
 def test_a_torn_file_is_read_to_its_last_whole_row_group(traces: Path, tmp_path: Path) -> None:
     write_runs(tmp_path)
     path = tmp_path / "run=one" / "a-1.parquet"
-    path.write_bytes(
-        path.read_bytes()[: pq.read_metadata(path).row_group(2).column(3).data_page_offset]
-    )
+    cut(path)
     one = (EqualTo(("run",), "one"), EqualTo(("node",), "a"))
     assert [each["step"] for each in rows_of(reader(tmp_path, *one))] == list(range(2 * ROWS))
     (told,) = rows_of(

@@ -18,7 +18,8 @@ from tests.cli.running import refused, unisono
 from tests.conftest import JAVA_OPTIONS
 from tests.documents import blocks, section
 from tests.harness import ROOT, UNISONO
-from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
+from tests.net.recorder import free_port
+from tests.spark.cluster import Cluster, archive_of, bare_python, started
 from tests.spark.sweeping import told_by_tables, told_by_verify
 from tests.waiting import LIMIT_S
 from unisono.cli import sparking

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.laws.doctoring import cut
 from tests.laws.stories import DOCTORED, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
 from tests.spark.steps import judged_here
@@ -114,6 +115,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "no footer": lambda folder: (folder / "b-1.parquet").write_bytes(
         (folder / "b-1.parquet").read_bytes()[:-300]
     ),
+    "not closed": lambda folder: cut(folder / "b-1.parquet"),
 }
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.laws.doctoring import FILES, write_rows
+from tests.laws.doctoring import FILES, cut, write_rows
 from tests.laws.stories import story, write_trace
 from tests.spark.steps import judged_here
 from tests.trace.test_files import BAD_ROWS, GOOD
@@ -26,7 +26,7 @@ from unisono.spark.partitioned import rows_in
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import Trace, TraceFile, read_trace, trace_files
-from unisono.trace.parquet import OPTIONAL, batch_of, writer_to
+from unisono.trace.parquet import OPTIONAL, batch_of, frame_of, writer_to
 
 
 def hostile_directory(top: Path) -> None:
@@ -37,7 +37,8 @@ def hostile_directory(top: Path) -> None:
     whole = (folder / "a-1.parquet").read_bytes()
     (folder / "empty.parquet").write_bytes(b"")
     (folder / "garbage.parquet").write_bytes(random.Random(1).randbytes(3000))
-    (folder / "short.parquet").write_bytes(whole[: len(whole) // 2])
+    write_rows(folder / "short.parquet", read_trace(folder).runs["story"][:2])
+    cut(folder / "short.parquet")
     (folder / "copy.parquet").write_bytes(whole)
     (folder / "folder.parquet").mkdir()
     (folder / "gone.parquet").symlink_to("nowhere")
@@ -188,10 +189,10 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Pa
         "pipe.parquet": "not a regular file",
     }
     assert {name: reasons[name] for name in expected} == expected
-    for name in ("cut.parquet", "short.parquet"):
-        said = {(row, reason) for path, row, reason in found if path == f"run=story/{name}"}
-        assert any(row is None and reason.startswith("torn: ") for row, reason in said)
-        assert (0, TOLD_TWICE) in said, "what can be read of it is a copy"
+    assert reasons["cut.parquet"].startswith("unreadable: ")
+    said = {(row, reason) for path, row, reason in found if path == "run=story/short.parquet"}
+    assert any(row is None and reason.startswith("torn: ") for row, reason in said)
+    assert (0, TOLD_TWICE) in said, "what can be read of it is a copy"
 
 
 def older(path: Path, rows: list[Any], lacking: tuple[str, ...], more: bool) -> None:
@@ -240,7 +241,8 @@ def test_what_was_not_judged_and_what_is_told_in_two_ways_is_counted(
     write_rows(folder / "b-1x.parquet", [rows[0], rows[1]._replace(digest=7)])
     write_trace(story("a: view 1 a | send | a:1", run="torn"), tmp_path / "trace")
     path = tmp_path / "trace" / "run=torn" / "a-1.parquet"
-    path.write_bytes(path.read_bytes()[:-9])
+    rows = read_trace(path.parent).runs["torn"]
+    path.write_bytes(frame_of(batch_of(rows)) + b"rows")
     lost = story("a: view 1 a b | send\nb: view 1 a b | a:1", run="lost")
     write_trace(lost, tmp_path / "trace")
     damaged = [row._replace(kind="?") if row.kind == "send" else row for row in lost.rows]

@@ -29,8 +29,8 @@ from unisono.spark.report.broken import NAMED_MAX, SHOWN_MAX
 from unisono.spark.report.diagrams import Diagrams, diagram_style
 from unisono.spark.report.markup import anchor_of, clean, time_of
 from unisono.spark.report.page import MEASURES_SHOWN_MAX
-from unisono.spark.report.trace_rows import rows_near, violation_rows
-from unisono.trace.files import trace_files
+from unisono.spark.report.trace_rows import ViolationRows, rows_near
+from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of
 
 Made = tuple[Path, Findings, Curves]
@@ -275,8 +275,7 @@ def test_the_picture_is_of_the_first_violation_with_its_message_marked(made: Mad
     top, found, _ = made
     for run in found.broken:
         picture, violations = found.diagrams[run], found.verdicts[run].violations
-        told = violation_rows(trace_files(top / f"run={run}"), violations)
-        focus = told.first(violations)
+        focus = ViolationRows(read_trace(top).runs[run], violations).first()
         assert focus is not None
         violation, row = focus
         assert (message_of(row), life_of(row)) == (violation.message, violation.life) or (
@@ -297,7 +296,7 @@ def test_what_happened_first_is_drawn_whatever_is_told_first(tmp_path: Path) -> 
     write_trace(story(told, run="r"), tmp_path)
     late, early = (Violation("fifo", "r", "b#1", f"a#1:{n}", "", "?") for n in (3, 1))
     for violations in ([late, early], [early, late]):
-        focus = violation_rows(trace_files(tmp_path), violations).first(violations)
+        focus = ViolationRows(read_trace(tmp_path).runs["r"], violations).first()
         assert focus is not None and focus[0] == early
 
 
@@ -354,13 +353,13 @@ def test_of_a_long_run_only_what_is_near_is_kept(tmp_path: Path) -> None:
     talk = " | ".join(["send"] * 3000)
     heard = " | ".join(f"a:{n}" for n in range(1, 3001) if n != 1500)
     write_trace(story(f"a: view 1 a b | {talk}\nb: view 1 a b | {heard}", run="long"), tmp_path)
-    files = trace_files(tmp_path)
+    rows = read_trace(tmp_path).runs["long"]
     lost = Violation("fifo", "long", "b#1", "a#1:1501", "a#1", "without 1500")
-    told = violation_rows(files, [lost])
+    told = ViolationRows(rows, [lost])
     assert {row.number for rows in told.messages.values() for row in rows} == {1501}
-    focus = told.first([lost])
+    focus = told.first()
     assert focus is not None
-    kept = rows_near(files, focus[1])
+    kept = rows_near(rows, focus[1])
     assert len(kept.near) == 1500 and len(kept.rows) <= 1510
     assert {row.number for row in kept.near if row.node == "b"} >= {1499, 1501}
     assert {row.kind for row in kept.rows if row not in kept.near} >= {"view"}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import unisono
-from tests.cli.running import free_port
 from tests.cli.running import unisono as command
 from tests.harness import ENVIRONMENT
+from tests.net.recorder import free_port
 from tests.spark.steps import judged_here
 from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness import output_of
+from tests.laws.doctoring import cut
 from tests.laws.stories import DOCTORED, SOUND
 from tests.laws.telling import story, write_trace
 from unisono.errors import BadTrace, Misuse
@@ -280,8 +281,7 @@ def test_what_follows_a_torn_part_is_put_aside(
         file.write(GOOD._replace(step=step))
     file.close()
     middle = tmp_path / "run=r" / "a-1.s000001.parquet"
-    whole = middle.read_bytes()
-    middle.write_bytes(whole[: len(whole) // 3])
+    cut(middle)
     torn = read_trace(tmp_path)
     assert [row.step for row in torn.runs["r"]] == [0, 1, 2]
     assert torn.torn == {"r": frozenset({"a#1"})}

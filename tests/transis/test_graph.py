@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
@@ -154,11 +155,9 @@ def stocked() -> CausalGraph:
         (Vertex(C, 2, (0, 0, 0)), "malformed"),
         (Vertex(B, 2, (2, 1, 0), "another"), "contradicted"),
         (Vertex(B, 2, (1, 1, 0), "b2"), "contradicted"),
-        (Vertex(B, 4, (2, 3, 1), "b4"), "contradicted"),
         (Vertex(A, 3, (2, 2, 0)), "exceeded"),
         (Vertex(C, 1, (3, 0, 0)), "exceeded"),
         (Vertex(B, 3, (1, 2, 0)), "regressed"),
-        (Vertex(B, 3, (2, 2, 3)), "regressed"),
         (Vertex(B, 5, (2, 4, 1)), "regressed"),
         (Vertex(B, 11, (2, 10, 2)), "ahead"),
         (Vertex(C, 1, (0, 11, 0)), "ahead"),
@@ -174,6 +173,37 @@ def test_what_cannot_be_is_refused(vertex: Vertex, reason: str) -> None:
         assert (graph.acks(), graph.window(), graph.missing(8)[-2]) == (*before[:2], (B, 5, 10))
     else:
         assert (graph.acks(), graph.window(), graph.missing(8)) == before
+
+
+def test_of_two_that_contradict_each_other_the_one_that_can_enter_counts() -> None:
+    """The forged one follows what nobody has sent: alone it would be waited for without end."""
+    graph = stocked()
+    graph.add(forged := Vertex(B, 3, (2, 2, 1), "forged"))
+    graph.add(Vertex(C, 3, (1, 3, 2)))
+    with pytest.raises(BadPacket, match="contradicted"):
+        graph.add(Vertex(B, 3, (2, 2, 1), "forged again"))
+    assert graph.missing(8) == [(B, 3, 3), (C, 1, 2)], "neither counts, and it is requested again"
+    graph.add(forged)
+    assert keys(graph.add(Vertex(B, 3, (2, 2, 0), "b3"))) == [(B, 3)]
+    assert graph.acks() == (2, 3, 0)
+
+
+def test_a_forged_successor_gives_way_to_what_can_enter() -> None:
+    graph = CausalGraph(3, A)
+    graph.add(Vertex(B, 2, (0, 1, 0), "forged"))
+    graph.append("a1")
+    assert keys(graph.add(Vertex(B, 1, (1, 0, 0), "b1"))) == [(B, 1)]
+    assert graph.missing(8) == [(B, 2, 2)]
+    assert keys(graph.add(Vertex(B, 2, (1, 1, 0), "b2"))) == [(B, 2)]
+
+
+def test_what_survivors_told_that_they_hold_is_not_replaced() -> None:
+    graph = stocked()
+    assert graph.close() == (2, 2, 0)
+    graph.limit((2, 4, 2))
+    with pytest.raises(BadPacket, match="contradicted"):
+        graph.add(Vertex(B, 4, (2, 3, 1), "another"))
+    assert graph.get(B, 4) is not None
 
 
 def test_a_full_graph_still_takes_what_ends_the_waiting() -> None:
@@ -254,6 +284,39 @@ def test_hostile_vertices_are_refused_or_wait_within_bounds(vertices: list[Verte
         here.add((vertex.sender, vertex.index))
     assert len(here) == len(entered) + 1 == sum(graph.acks())
     assert all(map(int.__le__, graph.received_by_all(), graph.acks()))
+
+
+@given(seed=st.integers(0, 1 << 32), size=st.integers(3, 5), count=st.integers(2, 30))
+def test_forged_vertices_that_can_never_enter_keep_nothing_out(
+    seed: int, size: int, count: int
+) -> None:
+    """They acknowledge what nobody ever sends. The last member takes both, and repairs."""
+    dice = random.Random(seed)
+    graphs = [CausalGraph(size, me) for me in range(size - 1)]
+    sent: dict[tuple[int, int], Vertex] = {}
+    for _ in range(count):
+        graph = dice.choice(graphs)
+        for vertex in dice.choices([*sent.values()], k=len(sent)):
+            graph.add(vertex)
+        vertex = graph.append(dice.random())
+        sent[vertex.sender, vertex.index] = vertex
+    taken = CausalGraph(size, size - 1)
+    for vertex in dice.sample([*sent.values()], len(sent)):
+        acks = [dice.randint(0, ack + 1) for ack in vertex.acks[:-1]] + [0]
+        acks[vertex.sender] = vertex.index - 1
+        acks[(vertex.sender + 1) % (size - 1)] = count + 1
+        forged = Vertex(vertex.sender, vertex.index, tuple(acks), "forged")
+        for each in dice.sample([vertex, forged], 2):
+            with contextlib.suppress(BadPacket):
+                taken.add(each)
+    for _ in range(2 * count):
+        for rank, first, last in taken.missing(1000):
+            for index in range(first, last + 1):
+                if (rank, index) in sent:
+                    with contextlib.suppress(BadPacket):
+                        taken.add(sent[rank, index])
+    assert sum(taken.acks()) == len(sent)
+    assert not taken.has_missing()
 
 
 def test_one_that_is_too_far_behind_to_take_the_next_knows_that_it_lacks_some() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.transis.primary_explorer import Explorer, TwoPrimaries
 from unisono.errors import BadPacket, Misuse
-from unisono.laws import judge
 from unisono.model import Change, ChangeKind, Member
 from unisono.protocols.transis import SPEC
 from unisono.protocols.transis.parameters import Parameters
@@ -20,7 +19,6 @@ from unisono.protocols.transis.primary import (
     PrimarySession,
     PrimaryVoting,
     Remember,
-    StaticMajority,
     Step,
     Tell,
     has_majority,
@@ -28,9 +26,10 @@ from unisono.protocols.transis.primary import (
     write_memory,
     write_report,
 )
+from unisono.protocols.transis.voting import StaticMajority
 from unisono.sim.plan import Plan
+from unisono.sim.run import Outcome
 from unisono.sim.run import run as simulate
-from unisono.trace.history import History
 
 
 class Forgetful(PrimaryVoting):
@@ -55,7 +54,7 @@ def test_there_are_never_two_primary_components(is_begun: bool) -> None:
     assert explorer.most_formed == 2 + is_begun
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.rule("TRA-18")
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_nor_through_three_configurations(is_begun: bool) -> None:
@@ -168,7 +167,7 @@ def test_records_and_reports_round_trip_and_hostile_ones_are_refused() -> None:
 # In a group: the component that has a majority of all processes.
 
 
-def components(seed: int) -> History:
+def components(seed: int) -> Outcome:
     """Of four processes, through any faults."""
     plan = Plan(
         protocol="transis",
@@ -176,27 +175,24 @@ def components(seed: int) -> History:
         seed=seed,
         faults="chaos",
         messages=60,
-        options={"primary_of_count": 4},
+        options={"sites": 4},
         spec=SPEC,
     )
-    outcome = simulate(plan)
-    assert outcome.violations == ()
-    assert outcome.history is not None
-    return outcome.history
+    return simulate(plan)
 
 
 def test_a_majority_that_no_component_may_reach_is_refused() -> None:
-    with pytest.raises(Misuse, match="primary_of_count=40 is over members_count_max=32"):
-        Parameters.of({"primary_of_count": 40})
-    assert Parameters.of({"primary_of_count": 40, "members_count_max": 40}).primary_of_count == 40
+    with pytest.raises(Misuse, match="sites=40 is over members_count_max=32"):
+        Parameters.of({"sites": 40})
+    assert Parameters.of({"sites": 40, "members_count_max": 40}).sites == 40
 
 
 @pytest.mark.rule("TRA-18")
 def test_only_the_component_with_a_majority_operates() -> None:
     told = set()
-    for history in map(components, range(4)):
-        assert judge(history, ["one_primary"]).violations == []
-        for trace in history.lives.values():
+    for outcome in map(components, range(4)):
+        assert outcome.violations == () and outcome.history is not None
+        for trace in outcome.history.lives.values():
             in_view = ""
             for row in trace.rows:
                 if row.kind == "view":
@@ -208,11 +204,17 @@ def test_only_the_component_with_a_majority_operates() -> None:
     assert told == {"primary", "secondary"}
 
 
-@pytest.mark.catches("one_primary")
+@pytest.mark.catches("one_component")
 def test_components_that_all_operate_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def enter(self: StaticMajority, members: Iterable[Member]) -> tuple[Change, ...]:
         self.may_operate = True
         return (Change(ChangeKind.PRIMARY),)
 
     monkeypatch.setattr(StaticMajority, "enter", enter)
-    assert any(judge(components(seed), ["one_primary"]).violations for seed in range(12))
+    assert any("one_component" in components(seed).broken for seed in range(12))
+
+
+def test_too_few_processes_are_not_asked_to_operate() -> None:
+    plan = Plan(protocol="transis", nodes=3, seed=1, faults="mild", options={"sites": 8})
+    outcome = simulate(plan)
+    assert outcome.violations == () and outcome.delivered == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.stage import Stage
-from unisono.core import Join, Received
+from unisono.core import Effect, Join, Received
 from unisono.model import View
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.core import Transis
@@ -88,6 +88,24 @@ def test_without_i_am_alive_members_lose_each_other(monkeypatch: pytest.MonkeyPa
     assert len(room.actors["a"].views) > 2
 
 
+@pytest.mark.parametrize("service", ["agreed", "safe"])
+def test_what_a_broken_member_sends_without_the_token_stops_nobody(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = together("abc", service, token=1)
+    broken = room.core("c").flush.ordering
+    assert broken is not None
+    monkeypatch.setattr(broken.order, "may_emit", lambda: True)
+    for at in range(6):
+        room.obey(f"say c stray{at}\nadvance 1ms")
+    room.obey("say a one\nsay b two\nadvance 100ms\nsay a three\nadvance 2000ms")
+    for name in "ab":
+        assert room.count(name, "drop.stray") > 0
+        said = [each for each in room.delivered(name) if not each.startswith("c")]
+        assert said == ["a#1:1", "b#1:1", "a#1:2"]
+        assert room.members(name) == "abc"
+
+
 @pytest.mark.rule("TRA-5")
 def test_what_one_delivers_all_that_stay_deliver() -> None:
     room = together("abcd", "reliable")
@@ -139,7 +157,7 @@ def test_survivors_that_do_not_ask_for_the_rest_break_virtual_synchrony(
 ) -> None:
     """The bug: each ends the configuration with what it holds itself."""
 
-    def alone(self: Flush) -> None:
+    def alone(self: Flush, out: list[Effect]) -> None:
         self._is_gathered = True
         assert self.ordering is not None
         self.ordering.limit(self._reports[self._local.key].received)

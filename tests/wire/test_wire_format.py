@@ -119,16 +119,19 @@ def page() -> str:
             section(
                 "Sealed packets",
                 "With a key, these surround all packets. Kinds: 1 a packet, 2 a train of packets, 3"
-                " a request to seal singly, 4 a challenge, 5 a hello. The front is authenticated;"
-                " what follows is encrypted with AES-128-GCM and ends with a tag of 16 bytes. A"
-                " record of a train is cut into packets, of which only the first has the front. The"
+                " a request to seal singly, 4 a challenge, 5 a hello, 6 and 7 the same of members"
+                " with identities. The front is authenticated; what follows is encrypted with"
+                " AES-128-GCM and ends with a tag of 16 bytes. A record of a train is cut into"
+                " packets, of which only the first has the front. The"
                 " nonce of kinds 1 to 3 is the counter, as 12 bytes.",
                 [
                     ("*front* of 1, 2, 3", sealed.SealedFront),
                     ("then, of a train", sealed.TrainFront),
-                    ("*front* of 4, 5", sealed.GreetingFront),
+                    ("*front* of 4 to 7", sealed.GreetingFront),
                     ("challenge", sealed.SessionChallenge),
                     ("hello", sealed.SessionHello),
+                    ("signed challenge", sealed.SignedChallenge),
+                    ("signed hello", sealed.SignedHello),
                 ],
             ),
             section(

@@ -135,6 +135,12 @@ def sim(
     messages: Annotated[int | None, typer.Option(help="Default: 200.")] = None,
     service: Strongest = None,
     option: Options = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--app", metavar="MODULE:MAIN", help="Run `async def main(group)`, unchanged."
+        ),
+    ] = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run this plan, as --shrink writes.")
     ] = None,
@@ -145,7 +151,10 @@ def sim(
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes of a campaign.")] = 2,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Processes of a campaign. [default: one a core]"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """One simulated run, or a campaign of many: do the laws hold under faults?"""
@@ -153,8 +162,9 @@ def sim(
     fields = given(locals(), names)
     fields |= {"options": option} if option else {}
     misplaced = given(locals(), ("plan", "trace", "detail", "shrink"))
-    from unisono.cli.simulate import campaign, single
+    from unisono.cli.simulate import campaign, single, with_program
 
+    fields = with_program(fields, program)
     if seeds is not None:
         raise typer.Exit(campaign(seeds, fields, misplaced, jobs, as_json))
     raise typer.Exit(single(fields, plan, trace, detail, shrink, as_json))

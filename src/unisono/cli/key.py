@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from unisono.sealing.keys import Keyring
 
 key = typer.Typer(
-    help="The keys of sealed groups: install a key in every member's keyring, use it in every"
-    " keyring, remove the old one from every keyring. Members read their file again within a"
-    " second.",
+    help="The keys of sealed groups, and of their members. To change a group's key, install the"
+    " new one in every member's keyring, use it in every keyring, remove the old one from every"
+    " keyring. Members read their file again within a second.",
     no_args_is_help=True,
 )
 app.add_typer(key, name="key")
@@ -33,7 +33,7 @@ def new(
     ] = None,
 ) -> None:
     """Make a key: a keyring with it, or on standard output."""
-    from unisono.net.keyring_file import save_keyring
+    from unisono.net.key_files import save_keyring
     from unisono.sealing.keys import KEY_BYTES, Keyring
 
     made = os.urandom(KEY_BYTES)
@@ -41,6 +41,26 @@ def new(
         print(made.hex())
     else:
         save_keyring(file, Keyring((made,)), new=True)
+
+
+@key.command()
+def identity(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The member's name.")],
+) -> None:
+    """Make the identity of a member. Its line for every member's list of allowed= is printed."""
+    from unisono.config import NAME
+    from unisono.errors import Misuse
+    from unisono.net.key_files import save_identity
+    from unisono.sealing.identity import Identity, named_key_text
+    from unisono.sealing.records import IDENTITY_BYTES
+
+    if not NAME.fullmatch(name):
+        raise Misuse(f"name {name!r}: use 1 to 64 letters, digits or ._@+-")
+    made = Identity(name, os.urandom(IDENTITY_BYTES))
+    public = made.public()
+    save_identity(file, made)
+    print(named_key_text(name, public), end="")
 
 
 @key.command()
@@ -62,7 +82,7 @@ def remove(file: File, digits: Digits) -> None:
 
 
 def _change(file: Path, change: Callable[[Keyring, bytes], Keyring], digits: str) -> None:
-    from unisono.net.keyring_file import load_keyring, save_keyring
+    from unisono.net.key_files import load_keyring, save_keyring
     from unisono.sealing.keys import key_of
 
     save_keyring(file, change(load_keyring(file), key_of(digits)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan,
 from unisono.sim import campaign as run_campaign
 from unisono.sim.plan import service_of
 from unisono.sim.planfile import write_plan
+from unisono.sim.programs import PROGRAM_LAWS
 from unisono.sim.run import WORLD_LAWS, checked_spec
 
 NODES_DRAWN: Final = (3, 7)
@@ -45,7 +47,7 @@ def single(
     chosen = plan_of(wanted, plan)
     with status(f"simulating {chosen.run_name} …"):
         outcome = run(replace(chosen, trace=trace, detail=detail), time.perf_counter)
-    line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
+    line = outcome.replay if plan is None else _replay(chosen, plan)
     outcome = replace(outcome, replay=line)
     if trace is not None:
         from unisono.trace.files import note_replay
@@ -63,12 +65,26 @@ def single(
     return BROKEN if outcome.broken else OK
 
 
+def with_program(wanted: dict[str, Any], name: str | None) -> dict[str, Any]:
+    if name is None:
+        return wanted
+    if "messages" in wanted:
+        raise Misuse("--messages is the simulator's own load: with --app the program sends")
+    from unisono.programs import named_program
+
+    return {**wanted, "program": named_program(name), "messages": 0}
+
+
 def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
     if file is not None:
+        wanted = dict(wanted)
+        program = wanted.pop("program", None)
+        if program is not None:
+            del wanted["messages"]
         if wanted:
             named = ", ".join(f"--{name.replace('options', 'option')}" for name in wanted)
             raise Misuse(f"the plan determines everything: leave out {named}, or edit {file}")
-        return read_plan(file)
+        return replace(read_plan(file), program=program)
     fields = dict(wanted)
     if "nodes" in fields:
         fields["nodes"] = integer(fields["nodes"], "--nodes")
@@ -94,7 +110,7 @@ def show(outcome: Outcome, shrink: bool) -> None:
         f"[bold]{outcome.protocol}[/]  {outcome.nodes} nodes, faults {outcome.faults},"
         f" seed {outcome.seed}{options}"
     )
-    console.print(verdicts(outcome.laws, WORLD_LAWS))
+    console.print(verdicts(outcome.laws, {**WORLD_LAWS, **PROGRAM_LAWS}))
     console.print(
         f"{outcome.sent:,} sent, {outcome.delivered:,} delivered, {outcome.steps:,} steps;"
         f" {outcome.virtual_s:.1f} s simulated in {outcome.wall_s:.2f} s:"
@@ -121,6 +137,10 @@ def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
     file = Path(f"small-{plan.run_name}.json")
     try:
         write_plan(small.plan, file)
+        if plan.program is not None:
+            from unisono.programs.seeds import drawing_of
+
+            file.with_suffix(".svg").write_text(drawing_of(small.plan), encoding="utf-8")
     except OSError as error:
         raise Misuse(
             f"cannot write {file}: {error.strerror}; run it in a writable directory"
@@ -137,7 +157,7 @@ def _small_json(small: Shrunk, file: Path) -> dict[str, Any]:
             "messages": small.plan.messages,
             "faults": [str(event) for event in small.plan.schedule],
             "attempts": small.attempts,
-            "replay": f"unisono sim --plan {file}",
+            "replay": _replay(small.plan, file),
         }
     }
 
@@ -151,14 +171,25 @@ def show_small(small: Shrunk, file: Path) -> None:
     for event in plan.schedule:
         console.print(f"  {event}", markup=False)
     print_violations(console, small.outcome.violations)
-    console.print(f"written to {file}; replay: unisono sim --plan {file}", markup=False)
+    console.print(f"written to {file}; replay: {_replay(plan, file)}", markup=False)
+    if plan.program is not None:
+        console.print(f"drawn in {file.with_suffix('.svg')}", markup=False)
+
+
+def _replay(plan: Plan, file: Path) -> str:
+    app = f"--app {plan.program.name} " if plan.program is not None else ""
+    return f"unisono sim {app}--plan {file}"
 
 
 # -- a campaign ----------------------------------------------------------------------------------
 
 
 def campaign(
-    seeds: str, wanted: dict[str, Any], misplaced: Mapping[str, Any], jobs: int, as_json: bool
+    seeds: str,
+    wanted: dict[str, Any],
+    misplaced: Mapping[str, Any],
+    jobs: int | None,
+    as_json: bool,
 ) -> int:
     first, last = integers(seeds, "--seeds")
     if first == last:
@@ -173,14 +204,14 @@ def campaign(
 
         def report(summary: Summary) -> None:
             failures = f"{len(summary.failures)} failures"
-            update(summary.runs, f"{summary.rate:.0f} simulated s/s, {failures}")
+            update(summary.runs, f"{_runs_per_s(summary):.1f} runs/s, {failures}")
 
         summary = run_campaign(
             common.protocol,
             range(first, last),
             common.faults,
             nodes,
-            jobs,
+            jobs or _cores(),
             common.messages,
             progress=report,
             plan=common,
@@ -190,6 +221,11 @@ def campaign(
     else:
         show_summary(summary, common, last - first)
     return BROKEN if summary.failures else OK
+
+
+def _cores() -> int:
+    """How many this process may use; of more than 256, 256."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 256)
 
 
 def _nodes(text: str | None) -> tuple[int, int]:
@@ -222,10 +258,15 @@ def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[s
         "virtual_s": summary.virtual_s,
         "wall_s": summary.wall_s,
         "rate": summary.rate,
-        "runs_per_s": summary.runs / summary.wall_s if summary.wall_s else 0.0,
+        "runs_per_s": _runs_per_s(summary),
         "excluded": summary.excluded,
         "excluded_unforced": summary.unforced,
     }
+
+
+def _runs_per_s(summary: Summary) -> float:
+    """Of all processes together."""
+    return summary.runs / summary.wall_s if summary.wall_s else 0.0
 
 
 def show_summary(summary: Summary, plan: Plan, total: int) -> None:
@@ -241,7 +282,7 @@ def show_summary(summary: Summary, plan: Plan, total: int) -> None:
     console.print(
         f"{summary.sent:,} sent, {summary.delivered:,} delivered, {summary.steps:,} steps;"
         f" {summary.virtual_s:,.0f} s simulated in {summary.wall_s:.1f} s:"
-        f" {summary.rate:.0f} simulated seconds a second"
+        f" {_runs_per_s(summary):.1f} runs and {summary.rate:.0f} simulated seconds a second"
     )
     console.print(
         f"{summary.excluded:,} members excluded by others, {summary.unforced:,} of them unforced:"

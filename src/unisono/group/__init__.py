@@ -13,6 +13,7 @@ from unisono.group.group import Group
 from unisono.group.joining import Joining, Opening
 from unisono.group.locks import Lock
 from unisono.group.member import MemberFactory
+from unisono.group.session import SESSIONS, SessionFactory
 from unisono.net.handle import Handle
 from unisono.net.send_buffer import Full
 from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch, Unstable
@@ -62,5 +63,10 @@ def as_member(
 
         spec = protocols.spec(config.protocol)
     with_state = configs.check_state(config, snapshot, restore)
-    sessions = MemberFactory(config, spec, with_state)
+    elsewhere = SESSIONS.get()
+    sessions: SessionFactory
+    if elsewhere is not None:
+        sessions = elsewhere(config, spec, with_state, snapshot)
+    else:
+        sessions = MemberFactory(config, spec, with_state)
     return Joining(Group(config, sessions, snapshot, restore))

@@ -11,6 +11,7 @@ from unisono.errors import Denied, Misuse, Stopped, TooLarge
 from unisono.group.incarnations import Incarnations
 from unisono.group.levels import Levels
 from unisono.group.locks import Lock, Locks
+from unisono.group.own_loop import OwnLoop
 from unisono.group.pending_requests import PendingRequests
 from unisono.group.recall import Archive
 from unisono.group.rejoining import RejoinPolicy
@@ -28,7 +29,7 @@ from unisono.model import (
     View,
 )
 from unisono.net.handle import Handle, Handles
-from unisono.net.send_buffer import SendBuffer
+from unisono.net.send_buffer import SendBuffer, plain_bytes
 from unisono.net.stream import Item, Stream, StreamBatch
 from unisono.replay_history import HEADER_BYTES_MAX, SinkRows
 from unisono.requests import (
@@ -58,6 +59,7 @@ class Group:
         restore: Callable[[bytes], None] | None = None,
     ) -> None:
         self.config = config
+        self._loop = OwnLoop()
         self._sessions = sessions
         self._bytes_max = config.message_bytes_max
         """Of a payload."""
@@ -277,7 +279,7 @@ class Group:
 
     def _sealed(self, payload: Buffer) -> bytes:
         """The payload as the session takes it."""
-        message = payload if type(payload) is bytes else _bytes(payload)
+        message = payload if type(payload) is bytes else plain_bytes(payload)
         if len(message) > self._bytes_max:
             raise TooLarge(
                 f"the message has {len(message)} bytes, over the group's limit"
@@ -302,6 +304,7 @@ class Group:
         return await self._send_buffer.submit(batch, level, own=False)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
+        self._loop.check()
         if self._incarnations.closed is not None:
             raise Stopped(self._incarnations.closed)
         try:
@@ -327,6 +330,7 @@ class Group:
         return self
 
     async def __anext__(self) -> Item:
+        self._loop.check()
         return await self._stream.next()
 
     async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[StreamBatch]:
@@ -413,6 +417,7 @@ class Group:
     # -- joining and leaving --------------------------------------------------------------------
 
     async def _join(self) -> Group:
+        self._loop.bind()
         await self._incarnations.join()
         return self
 
@@ -426,10 +431,3 @@ class Group:
         most = max(0, self._sessions.message_bytes_max - headers)
         self._bytes_max = min(self.config.message_bytes_max, most)
         self._levels.renew()
-
-
-def _bytes(payload: object) -> bytes:
-    if not isinstance(payload, bytes | bytearray | memoryview):
-        kind = type(payload).__name__
-        raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
-    return bytes(payload)

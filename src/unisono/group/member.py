@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from unisono import config as configs
@@ -31,11 +32,18 @@ from unisono.model import Member, ServiceLevel, View
 from unisono.net import addresses
 from unisono.net.driver import Driver
 from unisono.net.identity import believed, default_name, new_incarnation
-from unisono.net.keyring_file import KeyringWatch, keyring_of
+from unisono.net.key_files import (
+    KeyFileWatch,
+    keyring_of,
+    load_allowed,
+    load_identity,
+    load_keyring,
+)
 from unisono.net.stable import StableFile
 from unisono.net.udp import Endpoint
 from unisono.replay_history import HEADER_BYTES_MAX
 from unisono.requests import GroupCommand
+from unisono.sealing.identity import Signer
 from unisono.sealing.records import OVERHEAD_BYTES
 from unisono.sealing.seal import Seal
 from unisono.spec import ProtocolSpec
@@ -62,6 +70,8 @@ class MemberFactory:
         self._with_state = with_state
         if config.key:
             keyring_of(config.key)  # A bad one is refused before anything is opened.
+        if config.identity or config.allowed:
+            self._check_identity(config)
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._incarnation = 0
         """The highest known of our name, from our file or from other members."""
@@ -131,7 +141,17 @@ class MemberFactory:
             opened.pop_all()
         return self._former
 
-    def _sealed(self, me: Member, endpoint: Endpoint) -> KeyringWatch | None:
+    def _check_identity(self, config: Config) -> None:
+        if not (config.identity and config.allowed and config.key):
+            raise Misuse("identity=, allowed= and key= go together: give all three, or key= alone")
+        file, allowed = Path(config.identity), Path(config.allowed)
+        identity = load_identity(file)
+        if identity.name != self.name:
+            raise Misuse(f"identity {file} is of {identity.name}: join with name={identity.name!r}")
+        if load_allowed(allowed).get(self.name) != identity.public():
+            raise Misuse(f"list {allowed} does not allow {self.name} with the key of {file}")
+
+    def _sealed(self, me: Member, endpoint: Endpoint) -> KeyFileWatch | None:
         """Let the endpoint seal its packets, if there is a key."""
         config = self._config
         if not config.key:
@@ -143,10 +163,24 @@ class MemberFactory:
                     config.group,
                 )
             return None
-        keyring = keyring_of(config.key)
-        seal = Seal(keyring, config.group, me.name, me.incarnation, os.urandom, endpoint.counts)
+        signer = None
+        if config.identity:
+            identity = load_identity(Path(config.identity))
+            signer = Signer(identity, load_allowed(Path(config.allowed)), config.group, os.urandom)
+        seal = Seal(
+            keyring_of(config.key),
+            config.group,
+            me.name,
+            me.incarnation,
+            os.urandom,
+            endpoint.counts,
+            signer,
+        )
         endpoint.use(seal)
-        return KeyringWatch(config.key, seal)
+        readers = {Path(config.key): lambda path: seal.rekey(load_keyring(path))}
+        if config.allowed:
+            readers[Path(config.allowed)] = lambda path: seal.allow(load_allowed(path))
+        return KeyFileWatch(readers)
 
     def _know(self, incarnation: int) -> None:
         self._incarnation = max(self._incarnation, incarnation)
@@ -181,7 +215,7 @@ class MemberSession:
         events: SessionEvents,
         records: RecordStore,
         trace: Traced | None = None,
-        watch: KeyringWatch | None = None,
+        watch: KeyFileWatch | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.core = core

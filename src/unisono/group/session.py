@@ -7,7 +7,8 @@ It is a member in this process (`group.member`) or a client of the machine's dae
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Protocol
 
 from unisono.core import Cause, Request
@@ -126,3 +127,7 @@ class SessionFactory(Protocol):
 
     async def open(self, events: SessionEvents) -> Session:
         """The next incarnation, about to be started."""
+
+
+SESSIONS: ContextVar[Callable[..., SessionFactory] | None] = ContextVar("SESSIONS", default=None)
+"""Opens sessions in another world than that of sockets, in a program that is simulated."""

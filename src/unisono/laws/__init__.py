@@ -24,7 +24,7 @@ from unisono.laws.membership import (
 )
 from unisono.laws.order import causal, fifo, fifo_by_level, prefix, total_order
 from unisono.laws.places import every_place, gap_free, one_place, uniform_order
-from unisono.laws.primary import begun, one_founding, one_primary, quorum
+from unisono.laws.primary import begun, one_component, one_founding, one_primary, quorum
 from unisono.laws.unread import BROKEN, KEPT, NOT_CLAIMED, UNCERTAIN, outcome, weighed
 from unisono.laws.verdict import (
     VIOLATIONS_MAX,
@@ -88,6 +88,7 @@ LAWS: Final[dict[str, Law]] = {
             sender_in_view,
             transitional_set,
             one_primary,
+            one_component,
             quorum,
             one_founding,
             begun,

@@ -15,7 +15,6 @@ from unisono.laws.succession import (
     FOUNDED,
     PARTED,
     PRIMARY,
-    SECONDARY,
     Succession,
     beginnings,
     components,
@@ -74,16 +73,7 @@ def one_primary(history: History) -> Iterator[Finding]:
       change `founded`, and none with `parted`; and each with a life that is alive in the end and
       whose `join` row has a number. Named is the smallest such life; the other is that of the other
       lineage.
-
-    Where a view has the change `primary` or `secondary`, only those with `primary` count instead:
-    - `view V beside W`: two without a number that share no node; two with one number; and of those
-      with numbers two that follow each other in this order and share no node. Where a life
-      vanished, there may have been others between numbers that are not neighbours. V is
-      the smaller of the two, by number and name; named are the smallest lives that installed them.
     """
-    if any(tells(row, PRIMARY) or tells(row, SECONDARY) for row in history.rows):
-        yield from _primaries_beside(history)
-        return
     views = history.derived(Succession)
     for one, two in views.unordered():
         if views.own.get(one, one) != views.own.get(two) or views.nodes[one] & views.nodes[two]:
@@ -91,40 +81,6 @@ def one_primary(history: History) -> Iterator[Finding]:
         yield Finding(views.installed[one], "", views.installed[two], f"view {one} beside {two}")
     for p, q in _side_by_side(history, views.lineage):
         yield Finding(p, "", q, "founded beside it")
-
-
-class PrimaryView(NamedTuple):
-    """A view that tells `primary`."""
-
-    number: int
-    """Among the primary components; 0: it has none."""
-    view: str
-    key: str
-    """The smallest life that installed it."""
-    nodes: frozenset[str]
-
-
-def _primaries_beside(history: History) -> Iterator[Finding]:
-    found: dict[str, PrimaryView] = {}
-    for key, trace in history.lives.items():
-        for row in trace.views:
-            if tells(row, PRIMARY):
-                nodes = frozenset(member.rpartition("#")[0] for member in row.members or ())
-                found.setdefault(row.view, PrimaryView(_number_told(row), row.view, key, nodes))
-    unnumbered = sorted(each for each in found.values() if not each.number)
-    numbered = sorted(each for each in found.values() if each.number)
-    is_torn = any(trace.end == VANISHED for trace in history.lives.values())
-    for one, two in chain(combinations(unnumbered, 2), pairwise(numbered)):
-        apart = one.nodes.isdisjoint(two.nodes)
-        if is_torn and two.number > one.number + 1:
-            continue
-        if apart or (one.number and one.number == two.number):
-            yield Finding(one.key, "", two.key, f"view {one.view} beside {two.view}")
-
-
-def _number_told(row: Row) -> int:
-    words = next(change.split() for change in row.changes or () if change.startswith(PRIMARY))
-    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
 
 def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -170,6 +126,47 @@ def begun(history: History) -> Iterator[Finding]:
         if name not in told and not out_of_sight and any(map(promised, traces)):
             first = traces[0]
             yield Finding(first.key, "", "", f"view {first.views[0].view}, and no founding")
+
+
+class PrimaryView(NamedTuple):
+    """A view that tells `primary`."""
+
+    number: int
+    """Among the primary components; 0: it has none."""
+    view: str
+    key: str
+    """The smallest life that installed it."""
+    nodes: frozenset[str]
+
+
+def one_component(history: History) -> Iterator[Finding]:
+    """Of components that go on apart, at most one at a time is the primary one.
+
+    Asked of views that have the change `primary`, with its number among such views or without.
+    - `view V beside W`: two primary ones without a number that share no node; two with one number;
+      and of those with numbers two that follow each other in this order and share no node. Where a
+      life vanished, there may have been others between numbers that are not neighbours. V is
+      the smaller of the two, by number and name; named are the smallest lives that installed them.
+    """
+    found: dict[str, PrimaryView] = {}
+    for key, trace in history.lives.items():
+        for row in trace.views:
+            if tells(row, PRIMARY):
+                nodes = frozenset(member.rpartition("#")[0] for member in row.members or ())
+                found.setdefault(row.view, PrimaryView(_number_told(row), row.view, key, nodes))
+    unnumbered = sorted(each for each in found.values() if not each.number)
+    numbered = sorted(each for each in found.values() if each.number)
+    is_torn = any(trace.end == VANISHED for trace in history.lives.values())
+    for one, two in chain(combinations(unnumbered, 2), pairwise(numbered)):
+        if is_torn and two.number > one.number + 1:
+            continue
+        if one.nodes.isdisjoint(two.nodes) or (one.number and one.number == two.number):
+            yield Finding(one.key, "", two.key, f"view {one.view} beside {two.view}")
+
+
+def _number_told(row: Row) -> int:
+    words = next(change.split() for change in row.changes or () if change.startswith(PRIMARY))
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
 
 def one_founding(history: History) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from unisono.trace.history import History, IncarnationTrace
 from unisono.trace.record import Row
 
 FOUNDED, PARTED, MERGED = "founded", "parted", "merged"
-PRIMARY, SECONDARY = "primary", "secondary"
+PRIMARY = "primary"
 
 
 def tells(row: Row, what: str) -> bool:

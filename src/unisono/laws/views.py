@@ -14,7 +14,7 @@ from unisono.trace.record import Row
 
 
 def view_order(history: History) -> Iterator[Finding]:
-    """All members install the same views in the same order.
+    """Members install the views that they share in the same order.
 
     - `view V: members … here, … there`: at its first installation of V a life has other members
       than the smallest life that installed V at its own first. The other is that life.

@@ -7,16 +7,16 @@ wait in a bounded FIFO queue.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import add
-from time import monotonic
 from typing import Protocol
 
-from unisono.errors import UnisonoError
+from unisono.errors import Misuse, UnisonoError
 from unisono.model import PayloadBatch, ServiceLevel
 from unisono.net.handle import Handle, Handles
 from unisono.net.outstanding import Outstanding
@@ -183,7 +183,7 @@ class SendBuffer:
 
     def _is_quiet(self) -> bool:
         """After a pause, a message does not wait for others."""
-        before_s, self._sent_s = self._sent_s, monotonic()
+        before_s, self._sent_s = self._sent_s, time.monotonic()
         return self._sent_s - before_s > QUIET_S
 
     def submit(
@@ -233,3 +233,10 @@ class SendBuffer:
 def _cost(messages: PayloadBatch) -> int:
     """An empty message counts for something too, or there would be no end of them."""
     return messages.nbytes + len(messages)
+
+
+def plain_bytes(payload: object) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        kind = type(payload).__name__
+        raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
+    return bytes(payload)

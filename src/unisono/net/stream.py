@@ -7,11 +7,11 @@ the application's state is captured or replaced when the reader reaches them.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from time import monotonic
 from typing import Any, Literal, TypeAlias, overload
 
 from unisono.core import Answer, Cause
@@ -330,7 +330,7 @@ class Stream:
     # -- the reader -----------------------------------------------------------------------------
 
     async def next(self) -> Item:
-        if monotonic() - self._turn_s > TURN_S:
+        if time.monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:
             while self._queue:
@@ -346,13 +346,13 @@ class Stream:
         member would be suspected while it reads."""
         self.reading_task = asyncio.current_task()
         await asyncio.sleep(0)
-        self._turn_s = monotonic()
+        self._turn_s = time.monotonic()
 
     async def next_batch(self, count_max: int) -> StreamBatch:
         """All that waits, up to a mark."""
         if count_max < 1:
             raise Misuse(f"count_max={count_max}: give at least 1")
-        if monotonic() - self._turn_s > TURN_S:
+        if time.monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:
             batch, left = StreamBatch(), count_max
@@ -411,7 +411,7 @@ class Stream:
             await self._reader
         finally:
             self._reader = None
-            self._turn_s = monotonic()
+            self._turn_s = time.monotonic()
 
 
 def size_of(messages: Sequence[Message]) -> int:

@@ -93,6 +93,11 @@ class Window(Generic[T]):
         self.floor = upto
         return [items.pop(number) for number in range(floor + 1, upto + 1) if number in items]
 
+    def discard(self, number: int) -> None:
+        """It is here no more, and missing."""
+        if self._items.pop(number, None) is not None:
+            self.received = min(self.received, number - 1)
+
     def cut(self, after: int) -> list[T]:
         """Discard what lies beyond `after`: it will never count."""
         gone = [self._items.pop(number) for number in [n for n in self._items if n > after]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.errors import Misuse
@@ -70,13 +71,14 @@ def keyring_text(keyring: Keyring) -> str:
 
 
 def aead_of(key: bytes) -> Aead:
-    return _package()[0](key)
+    return package("ciphers.aead").AESGCM(key)
 
 
 def derived(key: bytes, salt: bytes, purpose: bytes, length: int = KEY_BYTES) -> bytes:
     """HKDF with SHA-256 [RFC 5869]."""
-    _, hkdf, sha256 = _package()
-    made: bytes = hkdf(algorithm=sha256(), length=length, salt=salt, info=purpose).derive(key)
+    sha256 = package("hashes").SHA256()
+    hkdf = package("kdf.hkdf").HKDF(algorithm=sha256, length=length, salt=salt, info=purpose)
+    made: bytes = hkdf.derive(key)
     return made
 
 
@@ -87,20 +89,15 @@ def key_id(key: bytes, group: str) -> bytes:
 
 def bad_tag() -> type[Exception]:
     """What opening a record raises whose tag does not fit."""
-    _package()
-    from cryptography.exceptions import InvalidTag
-
-    kind: type[Exception] = InvalidTag
+    kind: type[Exception] = package("exceptions", "cryptography").InvalidTag
     return kind
 
 
-def _package() -> tuple[Any, Any, Any]:
+def package(module: str, within: str = "cryptography.hazmat.primitives") -> Any:
+    """A module of the package that does the mathematics, which is optional."""
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+        return import_module(f"{within}.{module}")
     except ImportError:
         raise Misuse(
             "key= needs the package `cryptography`: install it with pip install 'unisono[seal]'"
         ) from None
-    return AESGCM, HKDF, SHA256

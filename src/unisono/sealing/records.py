@@ -7,19 +7,24 @@ it lies: a tenth of the cost of sealing and opening its packets one by one.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.fields import U8, U16, U32, U64, Incarnation, Rest, array, raw
 from unisono.layout import size_of
 from unisono.model import Buffer
 from unisono.sealing.keys import KEY_ID_BYTES, Aead
 
-SINGLE, TRAIN, LOSS, CHALLENGE, HELLO = 1, 2, 3, 4, 5
-"""A packet; a train of them; a request to seal singly; who are you?; the answer."""
+SINGLE, TRAIN, LOSS, CHALLENGE, HELLO, SIGNED_CHALLENGE, SIGNED_HELLO = 1, 2, 3, 4, 5, 6, 7
+"""A packet; a train of them; a request to seal singly; who are you?; the answer; the same two of
+members with identities."""
 SESSION_BYTES: Final = 8
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
 NONCE_BYTES: Final = 12
+IDENTITY_BYTES: Final = 32
+"""Of a key that signs, or of an exchange of keys; private or public."""
+SIGNATURE_BYTES: Final = 64
+SECRET_BYTES: Final = 32
 
 
 class SealedFront(NamedTuple):
@@ -70,6 +75,35 @@ class SessionHello(NamedTuple):
     incarnation: Incarnation
     name: Rest
 
+
+class SignedChallenge(NamedTuple):
+    """A challenge by a member with an identity."""
+
+    session: Annotated[bytes, raw(SESSION_BYTES)]
+    challenge: Annotated[bytes, raw(16)]
+    exchange: Annotated[bytes, raw(IDENTITY_BYTES)]
+    """The X25519 key for which the secret is sealed in the answer."""
+    signature: Annotated[bytes, raw(SIGNATURE_BYTES)]
+    """With Ed25519, of all the rest, and zeros here."""
+    name: Rest
+    """Of the member that asks."""
+
+
+class SignedHello(NamedTuple):
+    """The answer of one with an identity."""
+
+    challenge: Annotated[bytes, raw(16)]
+    salt: Annotated[bytes, raw(SALT_BYTES)]
+    counter: U64
+    incarnation: Incarnation
+    exchange: Annotated[bytes, raw(IDENTITY_BYTES)]
+    secret: Annotated[bytes, raw(SECRET_BYTES + TAG_BYTES)]
+    """The session's, sealed for the member that asked."""
+    signature: Annotated[bytes, raw(SIGNATURE_BYTES)]
+    name: Rest
+
+
+Greeting: TypeAlias = SessionChallenge | SessionHello | SignedChallenge | SignedHello
 
 FRONT_BYTES: Final = size_of(SealedFront)
 TRAIN_FRONT_BYTES: Final = FRONT_BYTES + size_of(TrainFront)

@@ -9,25 +9,14 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from unisono.errors import BadPacket
 from unisono.fields import array
 from unisono.model import Address, Buffer, Burst, Packets
-from unisono.sealing.greeting import (
-    CHALLENGE_BYTES,
-    Entropy,
-    Greetings,
-    GroupKey,
-    group_key,
-    open_greeting,
-    session_key,
-)
-from unisono.sealing.keys import Aead, Keyring, bad_tag
+from unisono.sealing.greeting import KINDS, Entropy, GroupKey, group_key
+from unisono.sealing.identity import Allowed, Signer
+from unisono.sealing.keys import Keyring, bad_tag
 from unisono.sealing.records import (
-    CHALLENGE,
     FRONT_BYTES,
-    HELLO,
     LOSS,
-    SALT_BYTES,
     SESSION_BYTES,
     SINGLE,
     TAG_BYTES,
@@ -35,24 +24,24 @@ from unisono.sealing.records import (
     TRAIN_BYTES_MAX,
     TRAIN_FRONT_BYTES,
     SessionHello,
+    SignedHello,
     may_be_train,
     nonce_of,
     open_train,
     seal_train,
 )
-from unisono.sealing.replay import ReplayWindow
+from unisono.sealing.sessions import (
+    ASK_AGAIN_US,
+    HELD_SESSIONS_MAX,
+    OwnSession,
+    PeerSession,
+    PeerSessions,
+    Refusals,
+)
 from unisono.wire import SEALED, is_open, tag_of
 
-SESSIONS_COUNT_MAX: Final = 1024
 RENEW_BYTES: Final = 1 << 37
 """A key of AES-GCM is used for no more."""
-HELD_SESSIONS_MAX: Final = 64
-HELD_BYTES_MAX: Final = 1 << 17
-"""Of packets that wait for the answer to a challenge: sessions, and bytes of each."""
-ASK_AGAIN_US: Final = 50_000
-MOVE_US: Final = 1_000_000
-"""A session is believed from another address once nothing came from the former for so long: else
-who relays challenges and answers could take members away from each other."""
 SINGLY_COUNT: Final = 256
 SINGLY_COUNT_MAX: Final = 1 << 16
 """After a train was lost at a receiver, so many are sealed packet by packet; next time, twice as
@@ -69,45 +58,6 @@ _OWN_FRONT: Final = array("!2sB16sQ", 1)
 _TRAIN: Final = array(f"!{FRONT_BYTES}xHI", 1)
 
 
-class PeerSession:
-    """A session whose process has proved to be there."""
-
-    __slots__ = ("asked_us", "cipher", "heard_us", "key", "source", "window")
-
-    def __init__(
-        self, key: bytes, source: Address, cipher: Aead, counter: int, now_us: int
-    ) -> None:
-        self.key = key
-        """The id of the group's key."""
-        self.source = source
-        self.heard_us = now_us
-        """When the last of its packets was opened."""
-        self.cipher = cipher
-        self.window = ReplayWindow(counter)
-        self.asked_us = -ASK_AGAIN_US
-
-
-class HeldPackets:
-    """Packets of a session that waits for the answer to its challenge."""
-
-    __slots__ = ("bursts", "nbytes")
-
-    def __init__(self) -> None:
-        self.bursts: list[tuple[Address, Burst]] = []
-        self.nbytes = 0
-
-    def has_room(self, packets: Burst) -> bool:
-        return self.nbytes + len(packets.buffer) <= HELD_BYTES_MAX
-
-    def add(self, source: Address, packets: Burst) -> None:
-        self.bursts.append((source, Burst(memoryview(bytes(packets.buffer)), packets.size)))
-        self.nbytes += len(packets.buffer)
-
-    @property
-    def count(self) -> int:
-        return sum(len(packets) for _, packets in self.bursts)
-
-
 class Seal:
     """Between a core and its network. What is dropped is counted by reason."""
 
@@ -119,30 +69,35 @@ class Seal:
         incarnation: int,
         entropy: Entropy,
         counts: dict[str, int],
+        signer: Signer | None = None,
     ) -> None:
         self._group = group
         self._group_tag = tag_of(group).to_bytes(8, "big")[:4]
         self._name = name.encode()
         self._incarnation = incarnation
         self._entropy = entropy
-        self._counts = counts
+        self._has_identity = signer is not None
         self._bad_tag = bad_tag()
-        self._greetings = Greetings(self._group_tag, entropy)
+        self._refusals = Refusals(counts)
+        self._peers = PeerSessions(group, self._group_tag, entropy, signer, self._refusals)
         self._keys: dict[bytes, GroupKey] = {}
         self._former_keys: dict[bytes, None] = {}
-        self._peers: dict[bytes, PeerSession] = {}
-        self._held: dict[bytes, HeldPackets] = {}
-        self._asked_us: dict[bytes, int] = {}
         self._arriving: dict[Address, bytearray] = {}
         """By source, a train of which the rest is to come."""
         self._singly_left, self._singly_count = 0, SINGLY_COUNT
         self._now_us = 0
         self._replies: Replies = []
-        self.is_answered = False
-        """Another process of the group has proved to be there."""
-        self.unread = ""
-        """Which packets of our group we cannot read, and what to do; empty if there were none."""
         self.rekey(keyring)
+
+    @property
+    def is_answered(self) -> bool:
+        """Another process of the group has proved to be there."""
+        return self._peers.is_answered
+
+    @property
+    def unread(self) -> str:
+        """Which packets of our group we cannot read, and what to do; empty if there were none."""
+        return self._refusals.unread
 
     def rekey(self, keyring: Keyring) -> None:
         """The keys that are accepted from now on; the first is in use."""
@@ -152,26 +107,27 @@ class Seal:
         self._former_keys = dict.fromkeys(list(self._former_keys)[-FORMER_KEYS_MAX:])
         before = next(iter(self._keys), b"")
         self._keys = {key.id: key for key in found}
-        self._peers = {id: peer for id, peer in self._peers.items() if peer.key in self._keys}
+        self._peers.keep(self._keys)
         self._use = found[0]
         if self._use.id != before:
             self._renew()
 
+    def allow(self, allowed: Allowed) -> None:
+        """The members that are accepted from now on. Others cannot read what we send from now."""
+        self._peers.allow(allowed)
+        self._renew()
+
     def _renew(self) -> None:
         """Begin a session of our own."""
-        self._salt = self._entropy(SALT_BYTES)
-        self._session = self._salt[:SESSION_BYTES]
-        self._counter = self._nbytes = 0
-        self._front = b"".join((self._group_tag, self._use.id, self._session))
-        self._cipher = session_key(
-            self._use.key, self._group, self._name, self._incarnation, self._salt
+        self._own = OwnSession(
+            self._use,
+            self._group,
+            self._name,
+            self._incarnation,
+            self._entropy,
+            self._has_identity,
         )
-
-    def _know(self, session: bytes, peer: PeerSession) -> None:
-        self._peers.pop(session, None)
-        if len(self._peers) >= SESSIONS_COUNT_MAX:
-            del self._peers[next(iter(self._peers))]
-        self._peers[session] = peer
+        self._front = b"".join((self._group_tag, self._use.id, self._own.id))
 
     # -- out --------------------------------------------------------------------------------------
 
@@ -179,13 +135,13 @@ class Seal:
         """A run as one record, if its packets travel together and none was lost of late; else
         packet by packet."""
         data, size, count = run
-        self._nbytes += len(data)
-        if self._nbytes >= RENEW_BYTES:
+        self._own.nbytes += len(data)
+        if self._own.nbytes >= RENEW_BYTES:
             self._renew()
         if as_train and may_be_train(len(data), size, count):
             if not self._singly_left:
                 front, counter = self._next(TRAIN)
-                return *seal_train(self._cipher, front, counter, data, size, count), count
+                return *seal_train(self._own.cipher, front, counter, data, size, count), count
             self._singly_left -= 1
         if count == 1:
             return self._sealed(SINGLE, data), len(data) + FRONT_BYTES + TAG_BYTES, 1
@@ -196,13 +152,13 @@ class Seal:
         return b"".join(sealed), size + FRONT_BYTES + TAG_BYTES, count
 
     def _next(self, kind: int) -> tuple[bytes, int]:
-        counter = self._counter
-        self._counter = counter + 1
+        counter = self._own.counter
+        self._own.counter = counter + 1
         return _OWN_FRONT.pack(SEALED, kind, self._front, counter), counter
 
     def _sealed(self, kind: int, packet: Buffer) -> bytes:
         front, counter = self._next(kind)
-        return front + bytes(self._cipher.encrypt(nonce_of(counter), packet, front))
+        return front + bytes(self._own.cipher.encrypt(nonce_of(counter), packet, front))
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -231,9 +187,9 @@ class Seal:
                 self._refuse_foreign(packet)
             elif key not in self._keys:
                 self._refuse_key(key)
-            elif kind in (CHALLENGE, HELLO):
+            elif kind in KINDS:
                 self._greeted(source, packet, self._keys[key], opened)
-            elif (peer := self._peers.get(session)) is None or peer.source != source:
+            elif (peer := self._peers.known.get(session)) is None or peer.source != source:
                 self._hold(source, Burst(buffer[at:], size), session, self._keys[key])
                 return
             elif not peer.window.is_new(counter):
@@ -263,7 +219,7 @@ class Seal:
                 last[1].append(data)
             else:
                 opened.append((peer.source, [data]))
-        elif kind == LOSS and data == self._session:
+        elif kind == LOSS and data == self._own.id:
             self._singly_left = self._singly_count
             self._singly_count = min(2 * self._singly_count, SINGLY_COUNT_MAX)
         else:
@@ -320,7 +276,7 @@ class Seal:
 
     def _ask_for_singles(self, train: Buffer) -> None:
         session = _FRONT.unpack_from(train)[4]
-        peer = self._peers.get(session)
+        peer = self._peers.known.get(session)
         if peer is not None and self._now_us - peer.asked_us >= ASK_AGAIN_US:
             peer.asked_us = self._now_us
             self._replies.append((peer.source, self._sealed(LOSS, session)))
@@ -328,71 +284,25 @@ class Seal:
     # -- sessions ---------------------------------------------------------------------------------
 
     def _hold(self, source: Address, packets: Burst, session: bytes, key: GroupKey) -> None:
-        """Keep packets of an unknown session, within bounds, and challenge it, unless that would be
-        longer."""
-        if session == self._session:
-            self._count("net.in.echo", len(packets))
+        if session == self._own.id:
+            self._refusals.count("net.in.echo", len(packets))
             return
-        held = self._held.setdefault(session, HeldPackets())
-        if held.has_room(packets):
-            held.add(source, packets)
-        else:
-            self._drop("stranger", len(packets))
-        if len(self._held) > HELD_SESSIONS_MAX:
-            self._drop("stranger", self._held.pop(next(iter(self._held))).count)
-        since_us = self._now_us - ASK_AGAIN_US
-        is_short = len(packets.buffer) < CHALLENGE_BYTES
-        if is_short or self._asked_us.get(session, since_us) > since_us:
-            return
-        if len(self._asked_us) >= SESSIONS_COUNT_MAX:
-            del self._asked_us[next(iter(self._asked_us))]
-        self._asked_us[session] = self._now_us
-        self._count("seal.challenged")
-        challenge = self._greetings.challenge(key, session, source, self._now_us)
-        self._replies.append((source, challenge))
+        challenge = self._peers.hold(source, packets, session, key, self._now_us)
+        if challenge:
+            self._replies.append((source, challenge))
 
     def _greeted(self, source: Address, packet: Buffer, key: GroupKey, opened: Found) -> None:
-        try:
-            greeting = open_greeting(key, packet)
-        except self._bad_tag:
-            self._drop("bad_tag")
-        except BadPacket:
-            self._drop("malformed")
-        else:
-            if isinstance(greeting, SessionHello):
-                self._met(source, greeting, key, opened)
-            elif greeting.session == self._session:
-                self._answer(source, greeting.challenge)
-
-    def _answer(self, source: Address, challenge: bytes) -> None:
-        self._count("seal.answered")
-        hello = SessionHello(challenge, self._salt, self._counter, self._incarnation, self._name)
-        self._replies.append((source, self._greetings.hello(self._use, hello)))
-
-    def _met(self, source: Address, hello: SessionHello, key: GroupKey, opened: Found) -> None:
-        session, now_us = hello.salt[:SESSION_BYTES], self._now_us
-        if session == self._session or not self._greetings.is_answered(hello, source, now_us):
-            self._drop("replay")
-            return
-        peer = self._peers.get(session)
-        if peer is None:
-            name = bytes(hello.name)
-            cipher = session_key(key.key, self._group, name, hello.incarnation, hello.salt)
-            peer = PeerSession(key.id, source, cipher, hello.counter, now_us)
-            self._know(session, peer)
-        elif peer.source != source and now_us - peer.heard_us < MOVE_US:
-            self._drop("moved")
-            return
-        self._count("seal.met")
-        peer.source = source
-        self.is_answered = True
-        self._asked_us.pop(session, None)
-        held = self._held.pop(session, None)
-        for its_source, packets in held.bursts if held is not None else ():
-            if its_source == source:
-                self._open_burst(source, packets, opened)
-            else:
-                self._drop("stranger", len(packets))
+        greeting = self._peers.open(packet, key)
+        if isinstance(greeting, SessionHello | SignedHello):
+            if greeting.salt[:SESSION_BYTES] == self._own.id:
+                self._drop("replay")
+                return
+            for held in self._peers.meet(source, greeting, key, self._now_us):
+                self._open_burst(source, held, opened)
+        elif greeting is not None and greeting.session == self._own.id:
+            answer = self._peers.answer(self._own, greeting)
+            if answer:
+                self._replies.append((source, answer))
 
     # -- what is refused --------------------------------------------------------------------------
 
@@ -401,26 +311,20 @@ class Seal:
             self._drop("foreign")
             return
         self._drop("open")
-        self._complain(
+        self._refusals.complain(
             f"packets of group {self._group} come that are not sealed: give key= at every member,"
             " or at none"
         )
 
     def _refuse_key(self, key: bytes) -> None:
         self._drop("old_key" if key in self._former_keys else "no_key")
-        self._complain(
+        self._refusals.complain(
             f"packets of group {self._group} come that are sealed with key {key.hex()}, which is"
             " not in this keyring: install it, or use a key here that the others have"
         )
 
-    def _complain(self, text: str) -> None:
-        self.unread = self.unread or text
-
-    def _drop(self, reason: str, by: int = 1) -> None:
-        self._count(f"drop.{reason}", by)
-
-    def _count(self, name: str, by: int = 1) -> None:
-        self._counts[name] = self._counts.get(name, 0) + by
+    def _drop(self, reason: str) -> None:
+        self._refusals.drop(reason)
 
 
 def _alone(packet: Buffer) -> Burst:

@@ -7,7 +7,8 @@ incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from unisono.core import Congested, CoreConfig, Join, Leave, Received, Request, Restart
 from unisono.model import Address, Member
@@ -16,6 +17,7 @@ from unisono.sim.aims import AimedFaults
 from unisono.sim.clocks import NodeClock
 from unisono.sim.plan import TRUE, dice, node_name
 from unisono.sim.process import SimProcess
+from unisono.sim.programs import RunningProgram
 from unisono.trace.record import LEAVING
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ class Node:
         self.records: list[bytes] = []
         """What a plan's application has stored, beside what its core has."""
         self.process: SimProcess | None = None
+        self.program: RunningProgram | None = None
+        """The program that runs here, in the group or not."""
+        self.done = False
+        """Its program returned, and is not started again."""
         self.paused = False
         self._unused = list(range(1, 1 + sum(kind in TAKING_NAMES for kind in mine)))
         """Incarnations below the first, for processes whose clock was set back."""
@@ -98,8 +104,20 @@ class Node:
 
     def start(self, which: int, _: object = None) -> None:
         """Start a process, unless one runs or this return was superseded."""
-        if self.process is not None or which != self._return:
+        if not self.is_down or which != self._return:
             return
+        world = self.world
+        if world.programs is not None:
+            self.program = world.programs.start(self)
+        else:
+            self.launch(self.incarnate(with_state=world.with_state))
+
+    @property
+    def is_down(self) -> bool:
+        return self.process is None and self.program is None and not self.done
+
+    def incarnate(self, **setting_of_its_own: Any) -> SimProcess:
+        """The next incarnation, about to be launched."""
         world = self.world
         member = Member(self.name, self.address, self._next_incarnation())
         setting = CoreConfig(
@@ -108,15 +126,18 @@ class Node:
             seed=dice(world.plan.seed, "core", self.name, member.incarnation).getrandbits(63),
             packet_bytes_max=world.packet_bytes_max,
             window_bytes_max=world.weather.window_bytes_max,
-            with_state=world.with_state,
             durable=self.disk.durable,
             options=world.options_of(self.index),
         )
+        setting = replace(setting, **setting_of_its_own)
         process = SimProcess(world, self, member, world.tapped_core(setting, self))
         self.process = world.started(process)
+        return process
+
+    def launch(self, process: SimProcess) -> None:
         self._starts += 1
         if self._starts > 1:
-            world.counts["incarnations"] += 1
+            self.world.counts["incarnations"] += 1
             if self._down or self.disk.records:
                 process.feed(Restart(tuple(self.disk.records)))
         self._down = False
@@ -145,11 +166,12 @@ class Node:
     def crash(self, kind: str, down_us: int) -> None:
         """Die; `amnesia`, `torn` and `setback` are crashes with something more."""
         process = self.process
-        if process is None:
+        if process is None and self.program is None:
             return
         world = self.world
         world.counts["crashed" if kind == "crash" else kind] += 1
-        process.tap.note(world.now_us, "crash", kind)
+        if process is not None:
+            process.tap.note(world.now_us, "crash", kind)
         if kind == "torn":
             self.disk.tear()
         if kind == "amnesia":
@@ -161,16 +183,23 @@ class Node:
             self.disk.lose()
             self.records.clear()
         self._down = True
-        self._end_process(process)
+        if process is not None:
+            self._end_process(process)
+        self._kill_program()
         self.plan_return(down_us)
 
     def finished(self, process: SimProcess, clean: bool) -> None:
-        """The core has left or failed; the node always joins again. A member that stopped does so
-        in the same operating-system process, and keeps its records even without a disk."""
+        """The core has left or failed; the node always joins again, unless a program decides that.
+        A member that stopped does so in the same operating-system process, and keeps its records
+        even without a disk."""
         self.world.counts["departed" if clean else "stopped"] += 1
         self._end_process(process)
         if clean and not self.disk.durable:
             self.disk.lose()
+        if self.program is None:
+            self.return_later(clean)
+
+    def return_later(self, clean: bool) -> None:
         away_us = self.dice.randint(50_000, 200_000)
         if not self.world.healing:
             away_us = self._away_us if clean else self.dice.randint(100_000, 2_000_000)
@@ -180,9 +209,19 @@ class Node:
     def vanish(self) -> None:
         """The process is killed and does not come back."""
         self._return += 1
+        self.cut_off()
+        self._kill_program()
+
+    def cut_off(self) -> None:
+        """End the process without a word to anyone."""
         if self.process is not None:
             self.process.tap.note(self.world.now_us, "crash", "crash")
             self._end_process(self.process)
+
+    def _kill_program(self) -> None:
+        program, self.program = self.program, None
+        if program is not None:
+            program.kill()
 
     def _end_process(self, process: SimProcess) -> None:
         process.end()
@@ -191,6 +230,7 @@ class Node:
         self.paused = False
         self._pause_end_us = self._slow_end_us = 0
         self._inbox.clear()
+        self._let_program_run()
         self.world.lost(process)
 
     # -- faults ---------------------------------------------------------------------------------
@@ -220,6 +260,8 @@ class Node:
             process.receive(received)
         if not timers_first:
             process.wake(timers_first)
+        if self.program is not None:
+            self.program.wake()
 
     def leave(self, away_us: int) -> None:
         process = self.process
@@ -227,6 +269,12 @@ class Node:
             return
         self.world.counts["left"] += 1
         self._away_us = away_us
+        if self.program is not None:
+            self.program.interrupt()
+        else:
+            self.begin_to_leave(process)
+
+    def begin_to_leave(self, process: SimProcess) -> None:
         process.leaving = True
         process.tap.note(self.world.now_us, "fault", LEAVING)
         process.feed(Leave())
@@ -238,19 +286,31 @@ class Node:
             return
         self._slow_end_us = max(self._slow_end_us, self.world.now_us + for_us)
         self.world.post(self._slow_end_us, self.read_on, process, None)
+        if self.program is not None:
+            self.world.counts["held"] += 1
+            self.program.held = True
+            return
         if not process.congested:
             self.world.counts["congested"] += 1
             process.congested = True
             process.feed(Congested(True))
 
     def read_on(self, process: SimProcess | None, _: object = None) -> None:
-        if process is None or process is not self.process or not process.congested:
+        if process is None or process is not self.process:
             return
         if self.world.now_us < self._slow_end_us and not self.world.healing:
             return
         self._slow_end_us = 0
+        self._let_program_run()
+        if not process.congested:
+            return
         process.congested = False
         process.feed(Congested(False))
+
+    def _let_program_run(self) -> None:
+        if self.program is not None:
+            self.program.held = False
+            self.program.wake()
 
     def request(self, what: str) -> bool:
         """Whether there was a process to make the request."""
@@ -279,7 +339,7 @@ class Node:
         self.disk.full = False
         if self.skewed:
             self.adjust_clock(NodeClock.heal)
-        if self.process is None and self.host is None:
+        if self.is_down and self.host is None:
             self.plan_return(self.dice.randint(0, 300_000))
         self.resume(self.process)
         self.read_on(self.process)

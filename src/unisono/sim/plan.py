@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from unisono.errors import Misuse
 from unisono.model import Member, Resilient, Service, ServiceLevel, level_named
 from unisono.sim.applications import ApplicationSpec
+from unisono.sim.programs import ProgramSpec
 from unisono.spec import ProtocolSpec
 from unisono.trace.record import Sink
 
@@ -238,6 +239,8 @@ class Plan:
     """All packets are sealed with the group's key."""
     application: ApplicationSpec | None = None
     """What the nodes run instead of the usual load. Only from Python: no plan file names it."""
+    program: ProgramSpec | None = None
+    """What the nodes run instead: the same program as in the real world. It brings its own load."""
 
     @property
     def schedule(self) -> tuple[FaultEvent, ...]:
@@ -257,10 +260,11 @@ class Plan:
             )
         if self.weather is not None:
             return "unisono sim --plan FILE"
-        line = (
-            f"unisono sim --protocol {self.protocol} --nodes {self.nodes} --seed {self.seed} "
-            f"--faults {self.faults} --messages {self.messages}"
-        )
+        line = f"unisono sim --protocol {self.protocol} --nodes {self.nodes} --seed {self.seed} "
+        if self.program is not None:
+            line += f"--app {self.program.name} --faults {self.faults}"
+        else:
+            line += f"--faults {self.faults} --messages {self.messages}"
         if self.service is not None:
             line += f" --service {service_name(self.service)}"
         if self.sealed:

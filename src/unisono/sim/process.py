@@ -15,6 +15,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Cause,
     Checkpoint,
     Deliver,
     Depart,
@@ -38,6 +39,7 @@ from unisono.model import Burst, Bursts, Member, Packets, ServiceLevel, View
 from unisono.sealing.seal import Seal
 from unisono.sim.applications import RunningApplication
 from unisono.sim.plan import dice
+from unisono.sim.programs import ProcessSession
 from unisono.sim.workload import Memory
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ class SimProcess:
             seed = world.plan.seed
             roll, levels = dice(seed, "application", member), dice(seed, "levels", member)
             self.application = RunningApplication(self, spec, roll, levels)
+        self.session: ProcessSession | None = None
+        """What a program joined through."""
         self.congested = False
         self.leaving = False
         self._deadlines: dict[Timer, int] = {}
@@ -90,6 +94,11 @@ class SimProcess:
         if self.node.paused:
             self._late_events.append(event)
             return
+        self._step(event)
+        if self.session is not None and not self.over:
+            self.session.stepped()
+
+    def _step(self, event: Event) -> None:
         world = self.world
         world.steps += 1
         aims = self.node.aims
@@ -137,7 +146,12 @@ class SimProcess:
     def stop(self, reason: str) -> None:
         """The world ends this process, and the application gets the reason."""
         self.tap.record(self.world.now_us, Fail(reason))
-        self.node.finished(self, clean=False)
+        self._finished(clean=False, reason=reason)
+
+    def _finished(self, clean: bool, reason: str | None, cause: Cause | None = None) -> None:
+        self.node.finished(self, clean)
+        if self.session is not None:
+            self.session.ended(reason, cause)
 
     def end(self) -> None:
         self.over = True
@@ -205,6 +219,8 @@ class SimProcess:
             world.probes.send(self, effect.to)
             return
         self.tap.record(world.now_us, effect)
+        if self.session is not None:
+            self.session.perform(effect)
         if isinstance(effect, Deliver):
             if self.memory is not None:
                 self.memory.deliver(effect.messages)
@@ -222,7 +238,8 @@ class SimProcess:
                 self.application.install(effect.view)
             world.installed(self, before)
         elif isinstance(effect, Capture):
-            self._capture(effect)
+            if self.session is None:
+                self._capture(effect)
         elif isinstance(effect, Adopt):
             world.counts["adopted"] += 1
             state = (
@@ -236,7 +253,9 @@ class SimProcess:
             self.stopped = True
             if isinstance(effect, Fail):
                 world.failed(self, effect)
-            self.node.finished(self, clean=isinstance(effect, Depart))
+                self._finished(clean=False, reason=effect.reason, cause=effect.cause)
+            else:
+                self._finished(clean=True, reason=None)
 
     def _write(self, effect: Persist | Checkpoint) -> None:
         """A process that cannot write stops before anything that relies on the write is sent."""

@@ -47,6 +47,7 @@ class Recovery:
         """Names that had installed a view, or were in one of the last, when the faults ended. One
         that was only listed in a former view may never have been on a ring in force."""
         self._service = world.plan.service or max(world.spec.services)
+        self._waived = False
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
 
@@ -60,7 +61,21 @@ class Recovery:
                 view = node.process.view if node.process is not None else None
                 self._known.update(member.name for member in (view.members if view else ()))
             self._narrow()
+        elif not self._may_be_whole():
+            self.going_on = []
+            self._world.post(self._world.now_us + SETTLE_US, self._nobody_must, None, None)
+        if self._waived:
+            self.waive()
         self.changed()
+
+    def _may_be_whole(self) -> bool:
+        """Whether these nodes are enough, when all of them are there."""
+        world = self._world
+        roles = [
+            ProcessRole(world.options_of(node.index), durable=node.disk.durable)
+            for node in world.nodes
+        ]
+        return world.spec.may_operate(roles, world.weather.forgetful or world.forgot)
 
     def installed(self, process: SimProcess) -> None:
         if not self._world.healing:
@@ -95,8 +110,16 @@ class Recovery:
         if not self.going_on:
             world.post(world.now_us + SETTLE_US, self._nobody_must, None, None)
 
+    def waive(self) -> None:
+        """A program returned, so not all can come together."""
+        self._waived = True
+        if self._world.healing:
+            self.going_on = []
+            self._world.post(self._world.now_us + SETTLE_US, self._nobody_must, None, None)
+
     def _nobody_must(self, _: None, __: None) -> None:
-        self._done()
+        if not self.progressed:
+            self._done()
 
     def awaited(self) -> list[Node]:
         """Nodes of parts that are to go on."""
@@ -127,6 +150,9 @@ class Recovery:
         if epoch != self._epoch or self.settled:
             return
         self.settled = True
+        if self._world.programs is not None:  # A program's numbers leave no room for probes.
+            self._done()
+            return
         self._awaited = {}
         for nodes in self.going_on:
             processes = [node.process for node in nodes if node.process is not None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from unisono.errors import Misuse, check_option_names
@@ -13,6 +13,7 @@ from unisono.model import Resilient, ServiceLevel
 from unisono.sim.applications import APPLICATION, judged
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, service_name
+from unisono.sim.programs import PROGRAM_LAWS, PROGRAM_PROGRESS_US, weather_of_programs
 from unisono.sim.swarm import drawn
 from unisono.sim.world import World
 from unisono.spec import ProtocolSpec
@@ -77,7 +78,7 @@ class Outcome:
 def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
     """Run the plan. `clock` only measures how long it took; without it, `wall_s` is 0."""
     check_plan(plan)
-    with _rare_collections():
+    with _rare_collections(), plan.program.surroundings() if plan.program else nullcontext():
         return _run(plan, checked_spec(plan), clock)
 
 
@@ -94,6 +95,13 @@ def _rare_collections() -> Iterator[None]:
 def _run(plan: Plan, spec: ProtocolSpec, clock: Callable[[], float] | None) -> Outcome:
     started = clock() if clock else 0.0
     full = drawn(plan)
+    if full.program is not None:
+        assert full.weather is not None
+        full = replace(
+            full,
+            weather=weather_of_programs(full.weather),
+            progress_us=max(full.progress_us, PROGRAM_PROGRESS_US),
+        )
     assert full.weather is not None
     world = World(full, full.weather, spec, services_for(full, spec))
     world.run()
@@ -120,13 +128,19 @@ def _run(plan: Plan, spec: ProtocolSpec, clock: Callable[[], float] | None) -> O
 
 def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Violation, ...]]:
     """The laws' verdict on the trace, together with the violations that the world itself saw."""
-    from unisono.laws import Violation, judge
+    from unisono.laws import Verdict, Violation, judge
 
-    verdict = judge(history, world.spec.laws)
     found = [*world.found, *judged(world)]
-    laws = dict(verdict.laws)
-    for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
-        laws[law] = "kept"
+    of_its_own = (
+        *(PROGRAM_LAWS if world.programs else ()),
+        *((APPLICATION,) if world.plan.application else ()),
+    )
+    if any(each.law in PROGRAM_LAWS for each in found):
+        # The run ended there: the trace is cut short.
+        verdict = Verdict(dict.fromkeys(world.spec.laws, "not yet"), [])
+    else:
+        verdict = judge(history, world.spec.laws)
+    laws = dict(verdict.laws) | dict.fromkeys((*WORLD_LAWS, *of_its_own), "kept")
     for each in found:
         laws[each.law] = "broken"
     seen = (Violation(each.law, history.run, each.process, "", "", each.text) for each in found)

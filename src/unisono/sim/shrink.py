@@ -109,7 +109,7 @@ def _fewer_nodes(plan: Plan) -> Steps:
 
 
 def _fewer_messages(plan: Plan) -> Steps:
-    tried, now = set[int](), plan.messages
+    tried, now = set[int](), 0 if plan.program else plan.messages
     for fewer in (0, now // 8, now // 2, now * 3 // 4, now - 1):
         if 0 <= fewer < now and fewer not in tried:
             tried.add(fewer)

@@ -25,6 +25,7 @@ from unisono.sim.nodes import Node
 from unisono.sim.plan import SECOND_US, FaultEvent, Plan, Weather, dice
 from unisono.sim.probes import Probes
 from unisono.sim.process import SimProcess
+from unisono.sim.programs import Programs
 from unisono.sim.receipts import Receipts
 from unisono.sim.recovery import Recovery, apart
 from unisono.sim.workload import drawn_sizes, payload_of
@@ -92,7 +93,10 @@ class World:
         self.group = "sim"
         self.packet_bytes_max = weather.packet_bytes_max - (OVERHEAD_BYTES if plan.sealed else 0)
         """Of packets before they are sealed."""
-        self.with_state = weather.with_state or plan.application is not None
+        self.with_state = plan.application is not None or (
+            weather.with_state and plan.program is None
+        )
+        """The world's own state is transferred; a program transfers its own."""
         self.processes: dict[Member, SimProcess] = {}
         """All that there were, by member."""
         self.forgot = False
@@ -119,6 +123,7 @@ class World:
         self._sinks: list[Sink] = []
         self._datagrams: dict[bytes, bytes] = {}
         """Sent before: many packets repeat earlier ones, such as heartbeats."""
+        self.programs: Programs | None = plan.program.begin(self) if plan.program else None
         self.exclusions = Exclusions(self)
         self.receipts = Receipts(self)
         self.probes = Probes(self)
@@ -167,7 +172,8 @@ class World:
         for node in self.nodes:
             starts = weather.starts_us
             node.plan_return(starts[node.index] if node.index < len(starts) else 0)
-            self._plan_bursts(node)
+            if self.programs is None:
+                self._plan_bursts(node)
         for event in weather.schedule:
             if event.at_us < weather.fault_us:
                 self._injector.plan(event)
@@ -175,6 +181,8 @@ class World:
         self.post(weather.fault_us, self._heal, None, None)
         self._advance(weather.fault_us + plan.progress_us)
         self._end()
+        if self.programs is not None:
+            self.programs.close()
         for sink in self._sinks:
             sink.close()
 
@@ -207,6 +215,9 @@ class World:
     def _livelock(self) -> None:
         limit = self.plan.steps_per_s_max
         self.broken("no_livelock", f"over {limit} events a node within one virtual second", None)
+        self._stopped = True
+
+    def stop(self) -> None:
         self._stopped = True
 
     def _stop(self, was_idle: bool, _: None) -> None:
@@ -387,6 +398,9 @@ class World:
 
     def finish(self) -> None:
         """End the run after a while, in which late duplicates are still seen."""
+        if self.programs is not None:
+            self.programs.finish()
+            return
         self.post(self.now_us + LINGER_US, self._stop, False, None)
 
     def options_of(self, index: int) -> Mapping[str, int]:

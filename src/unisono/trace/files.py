@@ -1,11 +1,10 @@
 """Trace files: Parquet, one or more files per incarnation, and how damaged files are read.
 
-A closed file is plain Parquet that anything reads. While it is open it is a row of whole row
-groups, one at least every second of trace time; a process that is killed loses what came after the
-last of them, no more. `read_trace` reads such a file up to its last whole row group (see
-`torn`). A long trace spans several files, since each row group costs the writer memory until its
-file is closed. The columns hold the truth: file names only give the order to read in, and whether
-a part is missing.
+A closed file is plain Parquet that anything reads. While it is open it is a row of frames, one at
+least every second of trace time (see `parquet`); a process that is killed loses what came after the
+last of them, no more. A long trace spans several files, since each row group costs the writer
+memory until its file is closed. The columns hold the truth: file names only give the order to read
+in, and whether a part is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import pyarrow as pa
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, TORN, reason_against
 from unisono.trace.history import History, histories_of
-from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, writer_to
+from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, frame_of, seal, writer_to
 from unisono.trace.record import Row
 from unisono.trace.retold import Name, contradicted
 from unisono.trace.unread import unread_of
@@ -47,6 +46,8 @@ SEGMENT_GROUPS_MAX: Final = 500
 NAME_BYTES_MAX: Final = 150
 """A longer node name is cut in the file's name, with a hash instead of the rest."""
 
+DRAFT: Final = ".draft"
+"""The Parquet file that takes the place of the frames when it is closed."""
 REPLAY: Final = "replay.txt"
 """Beside a run's files: the command that makes the run again."""
 
@@ -84,7 +85,7 @@ def note_replay(directory: str | os.PathLike[str], run: str, line: str) -> None:
 
 def clear_run(directory: str | os.PathLike[str], run: str) -> None:
     """Remove the traces of an earlier run of this name; other files stay."""
-    _remove(run_folder(directory, run), lambda name: name.endswith(".parquet"))
+    _remove(run_folder(directory, run), lambda name: name.endswith((".parquet", DRAFT)))
 
 
 def _remove(folder: Path, is_old: Callable[[str], bool]) -> None:
@@ -128,10 +129,11 @@ class TraceFile:
         self.path = self._folder / name
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._out = pa.OSFile(str(self.path), "wb")
+            self._frames = self.path.open("wb")
+            self._draft = self._folder / f".{name}{DRAFT}"
+            self._parquet = writer_to(self._draft)
         except OSError as error:
             raise BadTrace(f"cannot write {self.path}: {error.strerror or error}") from None
-        self._parquet = writer_to(self._out)
         self._group_count = 0
 
     def write(self, row: Row) -> None:
@@ -147,13 +149,18 @@ class TraceFile:
                 self._end_segment()
                 self._segment += 1
                 self._open(f"{self._stem}.s{self._segment:06}.parquet")
-            self._parquet.write_batch(batch_of(self._rows))
+            batch = batch_of(self._rows)
+            self._frames.write(frame_of(batch))
+            self._frames.flush()
+            self._parquet.write_batch(batch)
             self._rows.clear()
             self._group_count += 1
 
     def _end_segment(self) -> None:
         self._parquet.close()
-        self._out.close()
+        seal(self._draft)
+        self._draft.replace(self.path)
+        self._frames.close()
 
     def close(self) -> None:
         if not self._closed:
@@ -162,16 +169,15 @@ class TraceFile:
             self._end_segment()
 
     def abandon(self) -> None:
-        """Stop as if killed: what was flushed is there, without a footer."""
+        """Stop as if killed: what was flushed is there, as frames."""
         if not self._closed:
             self._closed = True
             self._rows.clear()
-            self._out.close()
             self._parquet.is_open = False
+            self._draft.unlink(missing_ok=True)
+            self._frames.close()
 
     def __del__(self) -> None:
-        # Left to itself the Parquet writer would add a footer, and a trace cut short would look
-        # complete.
         if hasattr(self, "_parquet"):
             self.abandon()
 

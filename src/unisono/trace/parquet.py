@@ -1,20 +1,24 @@
-"""One trace file as Parquet: how it is written, and how it is read when it may be damaged."""
+"""One trace file: how it is written, and how it is read when it may be damaged.
+
+A closed file is plain Parquet, which has its index at its end. Until then its place is held by
+frames: each has a length, a checksum, and a batch of rows as a small Parquet file of its own. What
+a killed process leaves is read up to its last whole frame.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.trace import torn
 from unisono.trace.checks import TORN
 from unisono.trace.record import Row
 
@@ -45,7 +49,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-assert not pa.types.is_list(SCHEMA.types[-1]), "`torn` sees by the last column where a group ends"
 OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
@@ -53,18 +56,6 @@ belongs here, so that older traces still read; columns that are not in it are pa
 VERSION: Final = 2
 """Of the schema, for people and tools to see: readers go by the columns that are there."""
 
-_FORMER_NAMES: Final = (
-    *("protocol", "group", "node", "incarnation", "step", "t_us", "kind", "view", "sender"),
-    *("sender_incarnation", "number", "seq", "service", "size", "digest", "members", "peer"),
-    "detail",
-)
-FORMER: Final = pa.schema(
-    (name, pa.int32() if name.endswith("incarnation") else SCHEMA.field(name).type)
-    for name in _FORMER_NAMES
-)
-"""Of version 1. A file with a footer lists its columns; a torn one does not."""
-_WORD_BYTES: Final = 8
-"""Of an incarnation."""
 FLOAT_EXACT_MAX: Final = 1 << 53
 LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(field.type))
 """Columns whose values are lists of strings."""
@@ -73,12 +64,21 @@ _NAMES: Final = frozenset(SCHEMA.names)
 _VERSION_KEY: Final = b"unisono.trace"
 
 
-def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
-    # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
-    # that a flipped bit is seen; no statistics and no second schema, which no reader needs.
+HELD_BYTES_MAX: Final = 1 << 20
+"""A smaller file is read at once: asking for each page takes longer."""
+_PARQUET: Final = b"PAR1"
+_FRAME: Final = b"rows"
+"""Before the length and the checksum of a Parquet file."""
+_SEAL: Final = b"crc:"
+"""Before the checksum of the footer."""
+
+
+def writer_to(where: Any) -> pq.ParquetWriter:
+    # Checksums, so that a flipped bit is seen; no statistics and no second schema, which no reader
+    # needs.
     writer = pq.ParquetWriter(
         where,
-        schema,
+        SCHEMA,
         compression="zstd",
         use_dictionary=True,
         write_statistics=False,
@@ -86,9 +86,60 @@ def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
         store_schema=False,
         data_page_version="1.0",
     )
-    version = VERSION if schema is SCHEMA else 1
-    writer.add_key_value_metadata({_VERSION_KEY.decode(): str(version)})
+    writer.add_key_value_metadata({_VERSION_KEY.decode(): str(VERSION)})
     return writer
+
+
+def frame_of(batch: pa.RecordBatch) -> bytes:
+    out = io.BytesIO()
+    with writer_to(out) as writer:
+        writer.write_batch(batch)
+    data = out.getvalue()
+    return _FRAME + _word(len(data)) + _word(crc32(data)) + data
+
+
+def frames_in(file: BinaryIO) -> Iterator[bytes]:
+    """The whole frames from the front; the file is left where the last of them ends."""
+    size = os.fstat(file.fileno()).st_size
+    while True:
+        start, magic, length, checksum = file.tell(), file.read(4), _number(file), _number(file)
+        # A damaged length may promise what no memory holds.
+        data = file.read(length) if magic == _FRAME and length <= size else b""
+        if not data or len(data) < length or crc32(data) != checksum:
+            file.seek(start)
+            return
+        yield data
+
+
+def seal(path: Path) -> None:
+    """Add a checksum to the footer, after what readers read of it: pages have their own."""
+    with path.open("r+b") as file:
+        footer = _footer_in(file)
+        file.seek(-8, os.SEEK_END)
+        file.write(_SEAL + _word(crc32(footer)) + _word(len(footer) + 8) + _PARQUET)
+
+
+def _check_seal(file: BinaryIO) -> None:
+    """A file that another program wrote has none."""
+    footer = _footer_in(file)
+    if footer[-8:-4] == _SEAL and footer[-4:] != _word(crc32(footer[:-8])):
+        raise ValueError("its footer is damaged")
+    file.seek(0)
+
+
+def _footer_in(file: BinaryIO) -> bytes:
+    file.seek(-8, os.SEEK_END)
+    length = _number(file)
+    file.seek(-length - 8, os.SEEK_END)
+    return file.read(length)
+
+
+def _word(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+def _number(file: BinaryIO) -> int:
+    return int.from_bytes(file.read(4), "little")
 
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
@@ -106,6 +157,9 @@ def warm_up() -> None:
 class ParquetPart:
     """One file, read group by group; `torn` and `lost` are known afterwards."""
 
+    dictionaries: tuple[str, ...] | None = None
+    """The columns that are read as dictionaries."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn = False
@@ -113,38 +167,53 @@ class ParquetPart:
 
     def tables(self) -> Iterator[pa.Table]:
         """Row groups in canonical types, up to the first that cannot be read."""
-        handle = -1
         try:
-            # Without blocking: a pipe of that name may have no writer.
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-            about = os.fstat(handle)
-            if stat.S_ISREG(about.st_mode):
-                yield from self._tables(torn.FileBytes(handle, about.st_size))
-            else:
-                self._lose("not a regular file")
+            # Looked at before it is opened: a pipe of that name may have no writer.
+            about = self.path.stat()
+            if not stat.S_ISREG(about.st_mode):
+                return self._lose("not a regular file")
+            with self.path.open("rb") as file:
+                if file.peek(4)[:4] == _PARQUET:
+                    _check_seal(file)
+                    small = about.st_size <= HELD_BYTES_MAX
+                    yield from self._closed(pa.BufferReader(file.read()) if small else file)
+                else:
+                    yield from self._open(file)
         except Exception as error:  # pyarrow raises many kinds; all mean the same here
             self._lose(f"unreadable: {_one_line(error)}")
-        finally:
-            if handle >= 0:
-                os.close(handle)
 
     def _lose(self, reason: str) -> None:
         self.torn = True
         self.lost = self.lost or reason
 
-    def _tables(self, file_bytes: torn.FileBytes) -> Iterator[pa.Table]:
-        opened = self._opened(file_bytes) or self._recovered(file_bytes)
-        if opened is None:
-            return
-        file, count = opened
-        with file:
+    def _open(self, file: BinaryIO) -> Iterator[pa.Table]:
+        """A file that was not closed."""
+        self.torn = True
+        for data in frames_in(file):
+            yield from self._closed(pa.BufferReader(data))
+        rest = os.fstat(file.fileno()).st_size - file.tell()
+        if not file.tell():
+            self._lose(f"{TORN}, or no Parquet: no whole row group in it")
+        elif rest:
+            self._lose(f"{TORN}: {rest} bytes after the last whole row group")
+
+    def _closed(self, source: Any) -> Iterator[pa.Table]:
+        with self._parquet(source) as file:
             fault = self._misfit(file.schema_arrow) or _damage(file)
             if fault:
-                return self._lose(fault)
-            yield from self._groups(file, count)
+                self._lose(fault)
+            else:
+                yield from self._groups(file)
 
-    def _groups(self, file: pq.ParquetFile, count: int) -> Iterator[pa.Table]:
-        for index in range(count):
+    def _parquet(self, source: Any) -> pq.ParquetFile:
+        options = {"page_checksum_verification": True, "pre_buffer": False}
+        try:
+            return pq.ParquetFile(source, read_dictionary=self.dictionaries, **options)
+        except KeyError:  # a column that is optional
+            return pq.ParquetFile(source, **options)
+
+    def _groups(self, file: pq.ParquetFile) -> Iterator[pa.Table]:
+        for index in range(file.num_row_groups):
             table = self._group(file, index)
             if table is not None:
                 yield table
@@ -152,49 +221,6 @@ class ParquetPart:
     def _group(self, file: pq.ParquetFile, index: int) -> pa.Table | None:
         """One row group; nothing when there is nothing in it to give."""
         return _canonical(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
-
-    def _opened(self, file_bytes: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
-        """The file by its own footer, with the number of its row groups, when all is in order.
-
-        The footer is looked through first: some that are damaged make pyarrow end the process."""
-        try:
-            groups = torn.footer_groups(torn.footer_of(file_bytes), _NAMES, _model())
-            for group in groups:
-                torn.check_group(file_bytes, group)
-            return self._open(file_bytes, None), len(groups)
-        except Exception:
-            return None
-
-    def _open(
-        self, file_bytes: torn.FileBytes, metadata: Any, dictionaries: Sequence[str] | None = None
-    ) -> pq.ParquetFile:
-        """The file, with these columns as dictionaries."""
-        # By the handle: pyarrow opens no file whose name is not text.
-        held = file_bytes.held
-        return pq.ParquetFile(
-            io.FileIO(file_bytes.handle, closefd=False) if held is None else pa.BufferReader(held),
-            metadata=metadata,
-            read_dictionary=dictionaries,
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
-
-    def _recovered(self, file_bytes: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
-        """The file by a footer that is made anew for the row groups that are whole."""
-        self.torn = True
-        wide = torn.word_bytes(file_bytes, SCHEMA.get_field_index("incarnation")) == _WORD_BYTES
-        schema = SCHEMA if wide else FORMER
-        nested = tuple(pa.types.is_list(kind) for kind in schema.types)
-        groups = torn.whole_groups(file_bytes, nested)
-        if not groups:
-            self.lost = f"{TORN}, or no Parquet: no whole row group in it"
-            return None
-        rest = file_bytes.size - groups[-1].end
-        if rest:
-            self.lost = f"{TORN}: {rest} bytes after the last whole row group"
-        footer = torn.rebuilt_footer(groups, _model(schema))
-        metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
-        return self._open(file_bytes, metadata), len(groups)
 
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
@@ -226,18 +252,6 @@ def _damage(file: pq.ParquetFile) -> str | None:
     return None
 
 
-@cache
-def _model(schema: pa.Schema = SCHEMA) -> bytes:
-    """The footer of a file with one row."""
-    out = io.BytesIO()
-    row = pa.Table.from_batches([batch_of([Row("", "", "", 0, 0, 0, "")])])
-    with writer_to(out, schema) as writer:
-        writer.write_table(row.select(schema.names).cast(schema))
-    data = out.getvalue()
-    length = int.from_bytes(data[-8:-4], "little")
-    return data[-8 - length : -8]
-
-
 def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a rewritten trace may have this type instead, as some tools change them."""
     is_ = pa.types
@@ -253,7 +267,7 @@ def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
 
 
-def filled(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
+def filled(table: pa.Table, names: list[str] = SCHEMA.names) -> pa.Table:
     """These columns in this order; those of `OPTIONAL` that are not there, as nulls."""
     for name in names:
         if name in OPTIONAL and name not in table.column_names:

@@ -14,7 +14,7 @@ from unisono.spec import ProtocolSpec
 
 LAWS: Final = """no_creation no_duplication fifo causal total_order agreement validity
 virtual_synchrony view_order self_inclusion local_order cut same_view sender_in_view
-transitional_set exclusion safe received receipts progress"""
+transitional_set one_component exclusion safe received receipts progress"""
 
 SPEC: Final = ProtocolSpec(
     name="transis",
@@ -27,6 +27,7 @@ SPEC: Final = ProtocolSpec(
     on_split="every component goes on, and they merge",
     levels_overtake=True,
     may_continue=may_operate,
+    may_operate=may_operate,
     label=label,
     arrows=tuple(FIGURE.names()),
     swarm={"token": (0, 1)},

@@ -153,7 +153,7 @@ class TokenOrder:
         self._holder = 0
         self._last = (0, 0)
         """Rank and index of the last token vertex."""
-        self.strays = 0
+        self.strays: list[Vertex] = []
         """Messages of members that did not hold the token: nobody delivers them."""
 
     def may_emit(self) -> bool:
@@ -175,7 +175,7 @@ class TokenOrder:
                 if vertex.payload:
                     agreed.append(vertex)
             elif vertex.payload:
-                self.strays += 1
+                self.strays.append(vertex)
         return agreed
 
     def flush(self, survivors: Collection[int]) -> Flushed:

@@ -27,18 +27,25 @@ class VertexAssembly:
     def __init__(self) -> None:
         self._incoming: dict[tuple[int, int], IncomingTurn] = {}
 
-    def take(self, packet: VertexPiece) -> Vertex | None:
-        """The vertex, once all of it is here; `BadPacket` if it is none."""
+    def take(self, packet: VertexPiece, is_requested: bool = False) -> Vertex | None:
+        """The vertex, once all of it is here; `BadPacket` if it is none. Members may cut it into
+        packets of other sizes: one that was requested replaces what was not enough."""
         key = packet.sender, packet.number
-        if packet.of == 1:
-            self._incoming.pop(key, None)
-            return _vertex(*key, bytes(packet.pieces[0]))
+        again = packet.by != packet.sender
         found = self._incoming.get(key)
-        if found is None or len(found.pieces) != packet.of:
+        if found is not None and len(found.pieces) != packet.of:
+            if not is_requested and not found.gives_way(packet.of, again):
+                raise BadPacket("contradicted")
+            del self._incoming[key]
+            found = None
+        if packet.of == 1:
+            return _vertex(*key, bytes(packet.pieces[0]))
+        if found is None:
             if len(self._incoming) >= INCOMING_MAX:
                 del self._incoming[next(iter(self._incoming))]
             found = IncomingTurn(packet.sender, 0, [None] * packet.of, packet.of)
             self._incoming[key] = found
+        found.is_repair &= again
         found.take(packet.at, packet.pieces)
         if found.missing:
             return None

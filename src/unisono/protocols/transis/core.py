@@ -18,9 +18,10 @@ from unisono.core import (
     Fail,
     Multicast,
     Received,
+    Restart,
     Unreachable,
 )
-from unisono.errors import BadPacket
+from unisono.errors import BadPacket, Misuse
 from unisono.fsa import Machine
 from unisono.model import Address, Member
 from unisono.parts.admission import Admission, Terms
@@ -46,16 +47,17 @@ from unisono.protocols.transis.packets import (
     Suggest,
     VertexNak,
     VertexPiece,
+    agree_bytes,
     read_all,
 )
 from unisono.protocols.transis.parameters import DEFAULTS, Parameters
-from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
 from unisono.protocols.transis.suggestion import Suggestion, members_that_fit
+from unisono.protocols.transis.voting import DynamicMajority, PrimaryLayer, StaticMajority
 from unisono.wire import ENVELOPE_BYTES
 
 
@@ -76,6 +78,8 @@ class Transis:
         self._failures = failures = SilenceWatch(parameters, local)
         fitting = members_that_fit(config.packet_bytes_max - ENVELOPE_BYTES)
         members_count_max = min(parameters.members_count_max, fitting)
+        if parameters.dynamic:
+            members_count_max = min(members_count_max, parameters.sites)
         self.suggestion = suggestion = Suggestion(config.me, members_count_max)
         self._merging = merging = ComponentSearch(parameters, local, outgoing, suggestion)
         self._repair = repair = Repair(
@@ -86,7 +90,7 @@ class Transis:
             outgoing,
             lambda rank: failures.is_quiet(local.keys[rank]),
         )
-        self._primary = primary = StaticMajority(parameters.primary_of_count)
+        self._primary = primary = self._make_primary(config, parameters)
         self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
         self.flush = flush = Flush(
@@ -97,6 +101,18 @@ class Transis:
         )
         self.machine = Machine(FIGURE, membership, flush)
         self._over = False
+
+    @staticmethod
+    def _make_primary(config: CoreConfig, parameters: Parameters) -> PrimaryLayer:
+        if not parameters.dynamic:
+            return StaticMajority(parameters.sites)
+        least = ENVELOPE_BYTES + agree_bytes(parameters.sites)
+        if least > config.packet_bytes_max:
+            raise Misuse(
+                f"transis options dynamic=1 sites={parameters.sites} need packets of {least}"
+                f" bytes, and the path or packet_bytes_max= allows {config.packet_bytes_max}"
+            )
+        return DynamicMajority(config.me.name, parameters.sites, config.durable)
 
     def _new_ordering(self, configuration: Configuration, sent: Mapping[Member, int]) -> Ordering:
         rank = configuration.rank(self.local.key)
@@ -152,6 +168,8 @@ class Transis:
             self._delivery.hold_back(event.on)
         elif isinstance(event, Captured):
             self._transfer.keep(event, out)
+        elif isinstance(event, Restart):
+            self._primary.restore(event.stable)
         elif isinstance(event, Unreachable):
             self._failures.doubt(event.address)
         elif type(event) in FIGURE.rows[OUTSIDE]:
@@ -233,7 +251,7 @@ class Transis:
                 self.codec.drop("backlog")
                 return
         try:
-            vertex = self._repair.assembly.take(packet)
+            vertex = self._repair.take(packet)
             if vertex is not None and ordering.add(vertex):
                 self._repair.came(vertex.sender, vertex.index)
         except BadPacket as bad:
@@ -252,6 +270,8 @@ class Transis:
             if (flush.life or not is_as_before) and machine.state in INSIDE:
                 self._advance(out)
         delivery.deliver(out)
+        if delivery.is_empty():
+            self._primary.shown(out)
         if self.local.verdict is not None:
             self._end(self.local.verdict, out)
         elif machine.state is DONE and delivery.is_empty():

@@ -19,10 +19,10 @@ from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
 from unisono.protocols.transis.parameters import MEMBERS_MAX, Parameters
-from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
+from unisono.protocols.transis.voting import PrimaryLayer
 
 WINDOW_BYTES: Final = 1 << 20
 """The largest network window."""
@@ -52,7 +52,7 @@ class Flow:
         local: LocalMember,
         outgoing: PacketSender,
         queue: SendQueue,
-        primary: StaticMajority,
+        primary: PrimaryLayer,
         piece_bytes: int,
     ) -> None:
         self._parameters = parameters

@@ -18,13 +18,12 @@ from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.delivery import ApplicationQueue
 from unisono.protocols.transis.ordering import LastRuns, Ordering
 from unisono.protocols.transis.packets import Agree
-from unisono.protocols.transis.primary import StaticMajority
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
+from unisono.protocols.transis.voting import PrimaryLayer
 
-SECONDARY: Final = "not in the primary component: messages wait until a majority is together"
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
@@ -40,7 +39,7 @@ class Flush:
         repair: Repair,
         delivery: ApplicationQueue,
         transfer: StateTransfer,
-        primary: StaticMajority,
+        primary: PrimaryLayer,
         new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
     ) -> None:
         self._local = local
@@ -97,6 +96,7 @@ class Flush:
             False,
             is_new,
             leaving,
+            memory=self._primary.report(),
         )
         early = self._early.items()
         self._reports = {local.key: mine} | {
@@ -174,9 +174,11 @@ class Flush:
             if life and report.former == life
         }
 
-    def gather(self) -> None:
+    def gather(self, out: list[Effect]) -> None:
         """[TRA-13] A message of the lost counts if any that comes along has it."""
         self._is_gathered = True
+        stay = [report for report in self._reports.values() if not report.leaving]
+        self._primary.vote({report.sender: report.memory for report in stay}, out)
         if self.ordering is None:
             return
         holders = {rank: report.received for rank, report in self._companions().items()}
@@ -264,7 +266,7 @@ class Flush:
         self._delivery.install(view)
         if view.primary is not None:
             # The application's messages wait, those that it has already sent among them.
-            out.append(Warn("" if view.primary else SECONDARY))
+            out.append(Warn("" if view.primary else self._primary.waits))
         self._transfer.enter(_state_source(list(stay.values())), is_new, out)
         self.life = 0
         self._reports, self._early = {}, {}

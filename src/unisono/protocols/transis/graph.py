@@ -60,6 +60,12 @@ class CausalGate:
                 return True
         return False
 
+    def discard(self, vertex: Vertex) -> None:
+        """It waits no more."""
+        for key in enumerate(vertex.acks):
+            if vertex in (waiting := self._waiting.get(key, ())):
+                self._waiting[key] = [each for each in waiting if each is not vertex]
+
     def let_pass(self, vertex: Vertex) -> list[Vertex]:
         """It passes; those that waited for it last, and may pass now."""
         rank, index = vertex.sender, vertex.index
@@ -169,7 +175,10 @@ class CausalGraph:
 
     def add(self, vertex: Vertex) -> list[Vertex]:
         """What enters with this vertex, in causal order; nothing if it is known, or waits for
-        others. BadPacket if it cannot be what its sender sent, or is beyond a bound."""
+        others. BadPacket if it cannot be what its sender sent, or is beyond a bound.
+
+        Of two that contradict each other the one that can enter at once counts: the other one names
+        what may never come. If neither can, both are missing, and requested again."""
         self._check(vertex)
         window = self._windows[vertex.sender]
         if vertex.index <= window.received or window.get(vertex.index) is not None:
@@ -197,10 +206,10 @@ class CausalGraph:
             raise BadPacket("malformed")
         window = self._windows[sender]
         known = window.get(index)
-        if known is not None and known != vertex:
-            raise BadPacket("contradicted")
-        if known is not None or index <= window.received:
+        if known == vertex or (known is None and index <= window.received):
             return
+        if index <= passed[sender]:
+            raise BadPacket("contradicted")
         if sender == self._me or acks[self._me] > passed[self._me]:
             raise BadPacket("exceeded")
         if self._limit is not None and index > self._limit[sender]:
@@ -213,12 +222,15 @@ class CausalGraph:
         else:
             previous = window.get(index - 1)
             before = previous.acks if previous is not None else None
-        following = window.get(index + 1)
         if before is not None and not all(map(le, before, acks)):
             raise BadPacket("regressed")
+        is_open = self._gate.is_open(vertex)
+        if known is not None:
+            self._refute(known, is_open, "contradicted")
+        following = window.get(index + 1)
         if following is not None and not all(map(le, acks, following.acks)):
-            raise BadPacket("regressed")
-        if self._gate.is_open(vertex):
+            self._refute(following, is_open, "regressed")
+        if is_open:
             return
         for rank, ack in enumerate(acks):
             if ack > passed[rank]:
@@ -227,6 +239,21 @@ class CausalGraph:
                 named = self._windows[rank].get(ack)
                 if named is not None and named.acks[sender] >= index:
                     raise BadPacket("contradicted")
+
+    def _refute(self, waiting: Vertex, enters: bool, reason: str) -> None:
+        """This one, which waits, and one at hand exclude each other. What the survivors told each
+        other that they hold stays."""
+        if self._limit is not None:
+            raise BadPacket(reason)
+        self._gate.discard(waiting)
+        self._windows[waiting.sender].discard(waiting.index)
+        self._pending -= 1
+        self._heard = [0] * len(self._heard)
+        for window, passed in zip(self._windows, self._gate.passed, strict=True):
+            for each in window.row(passed + 1, window.highest):
+                self._heard = list(map(max, self._heard, each.acks))
+        if not enters:
+            raise BadPacket(reason)
 
     def _ahead(self, sender: int) -> BadPacket:
         """It is too far ahead to be taken, and tells that much of its sender is lost."""

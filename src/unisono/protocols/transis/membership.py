@@ -258,7 +258,7 @@ class Membership:
             self._since_us = self._failures.listened_us
 
     def gather(self, event: object, out: list[Effect]) -> None:
-        self._flush.gather()
+        self._flush.gather(out)
         self._since_us = self._failures.listened_us
 
     def recover(self, event: object, out: list[Effect]) -> None:

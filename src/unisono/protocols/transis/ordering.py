@@ -45,6 +45,7 @@ class Ordering:
         self._keys = configuration.keys
         self._view = configuration.id
         self._rank = rank
+        self._drop = drop
         self.graph = CausalGraph(size, rank)
         self.order = (TokenOrder if with_token else AllAckOrder)(size, rank)
         self._gate = CausalGate(size)
@@ -78,16 +79,20 @@ class Ordering:
 
     def add(self, vertex: Vertex) -> bool:
         """Another's; whether it was missing. Raises `BadPacket`."""
-        sender, index = vertex.sender, vertex.index
-        known = index <= self.graph.acks()[sender] or self.graph.get(sender, index) is not None
+        key = sender, index = vertex.sender, vertex.index
+        entered = index <= self.graph.acks()[sender]
+        known = entered or self.graph.get(sender, index) == vertex
+        before = self._contents.get(key)
         if not known:
             assert isinstance(vertex.payload, bytes)
-            self._contents[sender, index] = self._read(sender, vertex.payload)
+            self._contents[key] = self._read(sender, vertex.payload)
         try:
             self._enter(self.graph.add(vertex))
         except BadPacket:
-            if not known:
-                del self._contents[sender, index]
+            if not known and self.graph.get(sender, index) is None:
+                del self._contents[key]
+            elif not known and before is not None:
+                self._contents[key] = before
             raise
         return not known
 
@@ -112,6 +117,20 @@ class Ordering:
             if not self._gate.wait(vertex):
                 self._pass(vertex)
         self._agreed += self.order.entered(vertices)
+        if isinstance(self.order, TokenOrder) and self.order.strays:
+            self._discard(self.order.strays)
+
+    def _discard(self, strays: list[Vertex]) -> None:
+        """Nobody delivers them, and nobody waits for them."""
+        for vertex in strays:
+            self._drop("stray")
+            contents = self._contents.get((vertex.sender, vertex.index))
+            if contents is not None and contents.level >= Service.AGREED:
+                contents.level = Service.CAUSAL
+                contents.parts.clear()
+                if self._gate.is_open(vertex):
+                    self._pass(vertex)
+        strays.clear()
 
     # -- out --------------------------------------------------------------------------------------
 

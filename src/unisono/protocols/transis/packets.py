@@ -12,18 +12,20 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.fields import U16, U32, U64, Bit, Incarnation, Rest, bounded
-from unisono.layout import decode, layout_of, size_of
+from unisono.layout import HOST_CHARS_MAX, decode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
 from unisono.parts.labels import labeller, number_range
 from unisono.parts.packet_set import PacketSet
 from unisono.parts.state_transfer import TransferPiece, TransferRequest
 from unisono.protocols.transis.parameters import MEMBERS_MAX, VERTEX_PACKETS_MAX
+from unisono.protocols.transis.primary import ATTEMPTS_MAX, NUMBER_MAX
 from unisono.wire import Envelope
 
 PROTOCOL: Final = 6
 INDEX_MAX: Final = (1 << 32) - 1
 STAMP_MAX: Final = 1 << 31
+NAME_CHARS_MAX: Final = 64
 WHOLE: Final = 0xFFFF
 """As the last packet that is asked for: up to the end of the vertex."""
 VERTEX: Final = 1
@@ -31,6 +33,7 @@ VERTEX: Final = 1
 
 
 Stamp: TypeAlias = Annotated[int, bounded("I", 0, STAMP_MAX)]
+PrimaryNumber: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
 
 
 class VertexFront(NamedTuple):
@@ -124,6 +127,30 @@ class ComponentAnnounce(NamedTuple):
         return "announce"
 
 
+class KnownPrimary(NamedTuple):
+    """A primary component that its sender knows, or attempted."""
+
+    number: PrimaryNumber
+    members: U64
+    """By bit, those of the names of its `VoterMemory`."""
+
+
+class VoterMemory(NamedTuple):
+    """What its sender remembers of primary components [TRA-18]."""
+
+    votes: Bit
+    """It has durable storage."""
+    has_formed: Bit
+    """The first of `sessions` has formed; the others may have."""
+    highest: PrimaryNumber
+    names: tuple[U64, ...]
+    """Digests of the names of processes, in order."""
+    sessions: tuple[KnownPrimary, ...]
+
+
+NO_VOTE: Final = VoterMemory(False, False, 0, (), ())
+
+
 class Agree(NamedTuple):
     """[TRA-12] The second stage: what its sender brings along into the set of this identifier."""
 
@@ -142,9 +169,16 @@ class Agree(NamedTuple):
     leaving: Bit
     installed: Bit = False
     """It has installed the configuration: it saw that all are recovered."""
+    memory: VoterMemory = NO_VOTE
 
     def label(self) -> str:
         return "recovered" if self.recovered else "agree"
+
+
+def agree_bytes(sites: int) -> int:
+    """The most that so many members say, each with a name, who all vote."""
+    names = NAME_CHARS_MAX + HOST_CHARS_MAX + sites * (size_of(U32) + size_of(U64))
+    return size_of(Agree) + names + (ATTEMPTS_MAX + 1) * size_of(KnownPrimary)
 
 
 class Refuse(NamedTuple):

@@ -16,11 +16,13 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "token": 0,
     "vertex_packets": 32,
     "members_count_max": 32,
-    "primary_of_count": 0,
+    "sites": 0,
+    "dynamic": 0,
 }
 """`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10];
-`primary_of_count`, where it is not 0, is how many processes there are: only a component with more
-than half of them operates [TRA-18]."""
+`sites`, where it is not 0, is how many processes there are: only a component with more than half of
+them operates; with `dynamic` 1 that is so at first, and then one with a majority of the last that
+did [TRA-18]."""
 VERTEX_PACKETS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
 BOUNDS: Final = {
@@ -29,7 +31,8 @@ BOUNDS: Final = {
     "token": (0, 1),
     "vertex_packets": (1, VERTEX_PACKETS_MAX),
     "members_count_max": (1, MEMBERS_MAX),
-    "primary_of_count": (0, MEMBERS_MAX),
+    "sites": (0, MEMBERS_MAX),
+    "dynamic": (0, 1),
 }
 MERGE_DOUBLINGS: Final = 4
 """The pause before the next merge doubles this often at most."""
@@ -63,16 +66,19 @@ class Parameters:
     vertex_packets: int
     members_count_max: int
     token: bool
-    primary_of_count: int
+    sites: int
+    dynamic: bool
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
         chosen = checked("transis", DEFAULTS, options, BOUNDS)
-        if chosen["primary_of_count"] > chosen["members_count_max"]:
+        if chosen["sites"] > chosen["members_count_max"]:
             raise Misuse(
-                f"transis option primary_of_count={chosen['primary_of_count']} is over"
+                f"transis option sites={chosen['sites']} is over"
                 f" members_count_max={chosen['members_count_max']}"
             )
+        if chosen["dynamic"] and not chosen["sites"]:
+            raise Misuse("transis option dynamic=1 needs sites=, the number of all processes")
         detect_us = chosen["detect_us"]
         return Parameters(
             detect_us=detect_us,
@@ -88,5 +94,6 @@ class Parameters:
             vertex_packets=chosen["vertex_packets"],
             members_count_max=chosen["members_count_max"],
             token=bool(chosen["token"]),
-            primary_of_count=chosen["primary_of_count"],
+            sites=chosen["sites"],
+            dynamic=bool(chosen["dynamic"]),
         )

@@ -18,10 +18,12 @@ from typing import Final, NamedTuple, TypeAlias
 from unisono.errors import BadPacket
 from unisono.fields import U64
 from unisono.layout import decode, encode
-from unisono.model import Buffer, Change, ChangeKind, Member
+from unisono.model import Buffer
 from unisono.spec import ProcessRole
 
-ATTEMPTS_MAX: Final = 16
+NUMBER_MAX: Final = 1 << 62
+"""Of a primary component."""
+ATTEMPTS_MAX: Final = 12
 """Attempts that a member remembers without knowing whether they succeeded; with so many it takes
 part in no further one. They are over as soon as a primary component forms with it."""
 
@@ -78,26 +80,13 @@ def has_majority(names: Collection[str], previous: Sequence[str]) -> bool:
     return 2 * common > len(previous) or (2 * common == len(previous) and min(previous) in names)
 
 
-class StaticMajority:
-    """The component with more than half of all processes; without a count, every one operates."""
-
-    def __init__(self, process_count: int) -> None:
-        self._process_count = process_count
-        self.may_operate = not process_count
-
-    def enter(self, members: Iterable[Member]) -> tuple[Change, ...]:
-        """A view with these begins. What it says about it."""
-        if not self._process_count:
-            return ()
-        names = {member.name for member in members}
-        self.may_operate = 2 * len(names) > self._process_count
-        return (Change(ChangeKind.PRIMARY if self.may_operate else ChangeKind.SECONDARY),)
-
-
 def may_operate(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """Whether these, cut off for good, must be able to send."""
-    count = max((role.options.get("primary_of_count", 0) for role in part), default=0)
-    return not count or 2 * len(part) > count
+    count = max((role.options.get("sites", 0) for role in part), default=0)
+    if any(role.options.get("dynamic", 0) for role in part):
+        # A few of them may be a majority of the last primary component, and most may be none.
+        return sum(role.inside and role.durable for role in part) >= count and not forgetful
+    return not count or 2 * sum(role.inside for role in part) > count
 
 
 class PrimaryVoting:
@@ -156,6 +145,10 @@ class PrimaryVoting:
         if len(attempts) >= ATTEMPTS_MAX:
             return []
         number = max(memory.highest for memory in memories) + 1
+        remembered = [*attempts, *([formed] if formed is not None else [])]
+        names = {*self._names, *(name for session in remembered for name in session.names)}
+        if number > NUMBER_MAX or len(names) > self._process_count:
+            return []
         self._attempt = PrimarySession(number, self._names)
         self.memory = PrimaryMemory(number, formed, (*attempts, self._attempt))
         return [Remember(self.memory), Tell(PrimaryReport(True, self.memory))]

@@ -8,8 +8,9 @@ from typing import Final
 from unisono.core import CoreConfig, Effect
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.transis.assembly import VertexAssembly, turn_of
+from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
-from unisono.protocols.transis.packets import PIECE_AT, WHOLE, VertexNak
+from unisono.protocols.transis.packets import PIECE_AT, WHOLE, VertexNak, VertexPiece
 from unisono.protocols.transis.parameters import Parameters
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
@@ -60,10 +61,17 @@ class Repair:
         self._holders = holders
         self._tries = 0
 
+    def take(self, packet: VertexPiece) -> Vertex | None:
+        """The vertex of which these are packets, once all of it is here."""
+        return self.assembly.take(packet, self._is_requested(packet.sender, packet.number))
+
     def came(self, sender: int, index: int) -> None:
         """A vertex is here. Only one that was requested shows that requests are answered."""
-        if any(sender == rank and a <= index <= b for rank, a, b in self._requested):
+        if self._is_requested(sender, index):
             self._tries = 0
+
+    def _is_requested(self, sender: int, index: int) -> bool:
+        return any(sender == rank and a <= index <= b for rank, a, b in self._requested)
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -14,14 +14,13 @@ from unisono.layout import HOST_CHARS_MAX, encode, size_of
 from unisono.model import Member
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import life_of
-from unisono.protocols.transis.packets import ComponentAnnounce, Suggest
+from unisono.protocols.transis.packets import NAME_CHARS_MAX, ComponentAnnounce, Suggest
 
 HEARD_MAX: Final = 256
 """Processes whose last suggestion is remembered."""
 STAMPS_AHEAD_MAX: Final = 1 << 20
 """Stamps rise by one with each attempt. One that is further ahead than this is not believed: a
 single wrong one would use up all that there are."""
-NAME_CHARS_MAX: Final = 64
 ENTRY_BYTES: Final = 12
 """A key and its stamp."""
 FAILED_BYTES: Final = 8

@@ -6,11 +6,12 @@ a trigger calls them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import sqlite3
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from unisono.services.sqlite.updates import SqlUpdate, SqlValue
@@ -76,9 +77,10 @@ class FixedFunctions:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._original = sqlite3.connect(":memory:", check_same_thread=False)
         """Its functions are the library's own."""
-        self._now = 0.0
+        self._day = 0.0
         self._seed = b""
         self._drawn_count = 0
+        self._checks_reads = False
         self.refusal = ""
         """Why a function failed; SQLite tells only that it did."""
         for limit, value in _LIMITS.items():
@@ -90,10 +92,19 @@ class FixedFunctions:
 
     def fix(self, update: SqlUpdate) -> None:
         # A Julian day, as SQLite computes: exact to the millisecond.
-        self._now = update.now_ms / 86_400_000 + 2_440_587.5
+        self._day = update.now_ms / 86_400_000 + 2_440_587.5
         self._seed = update.seed.to_bytes(16, "big", signed=True)
         self._drawn_count = 0
         self.refusal = ""
+
+    @contextlib.contextmanager
+    def checking_reads(self) -> Iterator[None]:
+        """Meanwhile time and chance are refused: their values differed when the rows were read."""
+        self._checks_reads = True
+        try:
+            yield
+        finally:
+            self._checks_reads = False
 
     def refuse(self, reason: str) -> None:
         self.refusal = self.refusal or reason
@@ -122,7 +133,20 @@ class FixedFunctions:
         )
         raise ValueError
 
+    def _expect_no_read(self, what: str) -> None:
+        if self._checks_reads:
+            self.refuse(
+                f"a transaction's query cannot have {what}, as its rows are checked later: pass it"
+                " as a parameter"
+            )
+            raise ValueError
+
+    def _now(self) -> float:
+        self._expect_no_read("the time")
+        return self._day
+
     def _draw(self, nbytes: int) -> bytes:
+        self._expect_no_read("a random value")
         self._drawn_count += 1
         number = self._drawn_count.to_bytes(8, "big")
         return hashlib.shake_128(self._seed + number).digest(nbytes)
@@ -138,10 +162,10 @@ class FixedFunctions:
         """The library's own function, with the update's time for `now`."""
         values = [_as_text(value) for value in given]
         if len(values) <= place or _is_word(values[place], "subsec", "subsecond"):
-            values.insert(place, self._now)
+            values.insert(place, self._now())
         last = 2 if name == "timediff" else place + 1
         values[place:last] = [
-            self._now if _is_word(value, "now") else value for value in values[place:last]
+            self._now() if _is_word(value, "now") else value for value in values[place:last]
         ]
         if any(_is_word(value, "localtime", "utc") for value in values[place + 1 :]):
             self.refuse(

@@ -188,6 +188,8 @@ class SqliteReplica:
 
     def snapshot(self) -> bytes:
         """The file, as one of another machine would be."""
+        if self._failed:
+            raise ReplicaFailed(self._failed)
         state = self._file.serialize()
         # Memory has no write-ahead log, so no database there may claim one.
         return state[:18] + b"\x01\x01" + state[20:]
@@ -229,7 +231,8 @@ class SqliteReplica:
                 )
             self._functions.fix(update)
             self._guarding = True
-            self._check_reads(update.reads)
+            with self._functions.checking_reads():
+                self._check_reads(update.reads)
             answer = encode_results(self._execute_all(update.statements))
             self._guarding = False
             self._file.execute("COMMIT")  # Deferred constraints may fail here.

@@ -70,9 +70,9 @@ def tokens_of(sql: str) -> Iterator[str]:
 
 def kind_of(sql: str) -> StatementKind:
     """What a single statement does, by its keyword; `NotReplicable` says what to use instead."""
-    words = [word for word in tokens_of(sql) if word != ";"]
-    if not words:
+    if is_empty(sql):
         raise NotReplicable("an empty statement: write one")
+    words = [word for word in tokens_of(sql) if word != ";"]
     first = words[0]
     if first == "WITH":
         depth = 0
@@ -127,12 +127,21 @@ def _limits_without_order(sql: str) -> bool:
     return False
 
 
-def split(script: str) -> list[str]:
-    """The statements of a script; a last one without a semicolon too."""
+def complete_in(script: str) -> tuple[list[str], str]:
+    """The statements up to the last semicolon that ends one, and the rest."""
     statements, start = [], 0
     for found in _TOKEN.finditer(script):
         if found[0] == ";" and sqlite3.complete_statement(script[start : found.end()]):
             statements.append(script[start : found.end()].strip())
             start = found.end()
-    statements.append(script[start:].strip())
-    return [each for each in statements if any(word != ";" for word in tokens_of(each))]
+    return [each for each in statements if not is_empty(each)], script[start:]
+
+
+def split(script: str) -> list[str]:
+    """The statements of a script; a last one without a semicolon too."""
+    statements, rest = complete_in(script)
+    return statements if is_empty(rest) else [*statements, rest.strip()]
+
+
+def is_empty(sql: str) -> bool:
+    return all(word == ";" for word in tokens_of(sql))

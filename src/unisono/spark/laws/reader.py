@@ -30,7 +30,6 @@ from unisono.spark.laws.columns import (
 from unisono.trace.checks import SPOKEN, level_of, reason_against
 from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical
 from unisono.trace.record import PROBE, Row
-from unisono.trace.torn import FileBytes
 
 STRINGS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries."""
@@ -57,24 +56,18 @@ IS_CONTROL: Final = np.array([*(name in CONTROL_KINDS for name in KIND), False])
 class DictionaryPart(ParquetPart):
     """A trace file whose string columns are read as dictionaries."""
 
+    dictionaries = STRINGS
+
     def __init__(self, path: Path, whole: bool = False) -> None:
         """`whole`: the row groups of a small file make one table, if all can be read."""
         super().__init__(path)
         self._whole = whole
 
-    def _open(
-        self, octets: FileBytes, metadata: Any, words: Sequence[str] | None = STRINGS
-    ) -> pq.ParquetFile:
-        try:
-            return super()._open(octets, metadata, words)
-        except KeyError:  # a column that is optional
-            return super()._open(octets, metadata)
-
     def _misfit(self, schema: pa.Schema) -> str | None:
         return None if schema.equals(_SCHEMA) else super()._misfit(schema)
 
-    def _groups(self, file: pq.ParquetFile, count: int) -> Iterator[pa.Table]:
-        table = None
+    def _groups(self, file: pq.ParquetFile) -> Iterator[pa.Table]:
+        table, count = None, file.num_row_groups
         if self._whole and count > 1 and file.metadata.num_rows <= WHOLE_FILE_ROWS_MAX:
             # If one row group cannot be read, those before it still can.
             with suppress(Exception):
@@ -82,7 +75,7 @@ class DictionaryPart(ParquetPart):
                 read = file.read_row_groups(groups, columns=SCHEMA.names, use_threads=False)
                 table = _encoded(read.combine_chunks())
         if table is None:
-            yield from super()._groups(file, count)
+            yield from super()._groups(file)
         else:
             yield table
 

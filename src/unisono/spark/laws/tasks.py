@@ -60,8 +60,8 @@ FOUND: Final = pa.schema(
 
 EVENTUAL: Final = (
     *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
-    *("one_primary", "quorum", "one_founding", "begun", "exclusion"),
-    *("accuracy", "progress"),
+    *("one_primary", "one_component", "quorum", "one_founding", "begun"),
+    *("exclusion", "accuracy", "progress"),
 )
 """Liveness: not judged while a run goes on."""
 NOT_YET: Final = "not yet"

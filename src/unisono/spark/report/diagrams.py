@@ -1,7 +1,7 @@
 """The space-time diagram around the first violation of a run, from the rows of its trace.
 
-Files are read group by group, and only the rows nearest to the violation are kept. A run that is
-too large to be read quickly gets no diagram, and the page says so.
+Only the rows nearest to the violation are drawn. A run that is too large to be read quickly gets no
+diagram, and the page says so.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ from unisono.spark.report.trace_rows import (
     NearbyRows,
     ViolationRows,
     rows_near,
-    violation_rows,
 )
 from unisono.trace.checks import SPOKEN
-from unisono.trace.files import TraceFiles, safe_name, trace_files
+from unisono.trace.files import Trace, TraceFiles, read_trace, safe_name, trace_files
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
-RUN_BYTES_MAX: Final = 32 << 20
+RUN_BYTES_MAX: Final = 4 << 20
 """A larger run is not read."""
-ALL_BYTES_MAX: Final = 128 << 20
+ALL_BYTES_MAX: Final = 32 << 20
 """No more is read for all diagrams of a page."""
 EVENTS: Final = (40, 24, 12, 6)
 """The number of events around the violation; smaller until the diagram is low enough."""
@@ -68,20 +67,19 @@ class Diagrams:
             return Diagram("", caption, self._command(run))
         self._bytes_left -= nbytes
         try:
-            return self._draw(run, files, violations)
+            return self._draw(run, read_trace(files[0].path.parent), violations)
         except (BadTrace, Misuse) as error:
             return Diagram("", f"{error}.")
 
-    def _draw(
-        self, run: str, files: Sequence[TraceFiles], violations: Sequence[Violation]
-    ) -> Diagram:
-        found = violation_rows(files, violations)
-        focus = found.first(violations)
+    def _draw(self, run: str, trace: Trace, violations: Sequence[Violation]) -> Diagram:
+        rows = trace.runs.get(run, [])
+        found = ViolationRows(rows, violations)
+        focus = found.first()
         if focus is None:
             return Diagram("", "the trace has no rows about the violations.")
         violation, row = focus
-        nearby = rows_near(files, row)
-        history = History(run, row.protocol, row.group, tuple(nearby.rows), nearby.torn)
+        nearby, torn = rows_near(rows, row), trace.torn.get(run, frozenset())
+        history = History(run, row.protocol, row.group, tuple(nearby.rows), torn)
         for events in EVENTS:
             drawing = draw(history, _request(nearby, row, violation, found, events))
             if _height_of(drawing.svg) <= HEIGHT_PX_MAX:
@@ -104,7 +102,8 @@ class Diagrams:
 def _files_of(top: Path, run: str) -> list[TraceFiles]:
     """The files of one run; the others are not listed."""
     if top.name.startswith("run="):
-        return [found for found in trace_files(top) if found.run == run]
+        if files := [found for found in trace_files(top) if found.run == run]:
+            return files
     for name in (safe_name(run), run):
         folder = top / f"run={name}"
         if "/" not in name and folder.is_dir():

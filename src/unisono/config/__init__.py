@@ -6,12 +6,13 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, get_args
+from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote
 
+from unisono.config.join_options import JoinOptions as JoinOptions
 from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse, check_option_names
 from unisono.model import Address, Resilient, Service, ServiceLevel, level_named, level_text
@@ -96,6 +97,10 @@ class Config:
     key: str = field(default="", repr=False)
     """Seals all packets: a keyring file, or a key of 32 hexadecimal digits; the same at every
     member."""
+    identity: str = ""
+    """The file with the key by which this member signs."""
+    allowed: str = ""
+    """The list of members that may take part, with their public keys."""
     insecure: bool = False
     """No warning where packets leave this machine unsealed."""
     stable: str = ""
@@ -111,80 +116,6 @@ class Config:
 
 
 FIELDS = {entry.name: entry for entry in fields(Config)}
-
-
-class JoinOptions(TypedDict, total=False):
-    """The keywords of `join`: the fields of `Config`, then the options of all protocols of the
-    catalogue. A protocol from elsewhere takes its own in `options`."""
-
-    group: str
-    name: str
-    protocol: str
-    service: str | ServiceLevel
-    multicast: str
-    peers: str | Sequence[str]
-    port: int
-    interface: str
-    bind: str
-    advertise: str
-    daemon: str | os.PathLike[str]
-    slow: Slow
-    queue_count_max: int
-    queue_bytes_max: int
-    message_bytes_max: int
-    window_bytes_max: int
-    packet_bytes_max: int
-    buffer_bytes: int
-    send_queue_bytes_max: int
-    offload: bool
-    join_s: float
-    leave_s: float
-    detect_ms: int
-    rejoin: bool
-    replayable: bool
-    retain_bytes: int
-    format: str
-    key: bytes | str | os.PathLike[str]
-    insecure: bool
-    stable: str | os.PathLike[str]
-    trace: str | os.PathLike[str]
-    detail: bool
-    run: str
-    options: Mapping[str, int]
-
-    # Options of protocols.
-    detect_us: int
-    members_count_max: int
-    sites: int
-    t_send_us: int
-    t_rt_us: int
-    tries: int
-    t_reform_us: int
-    t_ref_rt_us: int
-    t_ts_us: int
-    idle_us: int
-    turn_packets: int
-    forget_us: int
-    master: int
-    masters: int
-    tokens: int
-    heartbeat_us: int
-    window: int
-    dally: int
-    unicast: int
-    found_us: int
-    pass_us: int
-    join_us: int
-    announce_us: int
-    period_max_us: int
-    verdict_us: int
-    block_packets: int
-    minimum: int
-    renew_us: int
-    answer_us: int
-    token: int
-    vertex_packets: int
-    primary_of_count: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
@@ -328,7 +259,7 @@ def _typed(key: str, value: Any) -> Any:
         raise Misuse(f"options={value!r}: write a table of names and numbers")
     if key == "key" and isinstance(value, bytes):
         return value.hex()
-    if key in ("trace", "stable", "daemon", "key") and isinstance(value, os.PathLike):
+    if kind == "str" and isinstance(value, os.PathLike):
         return os.fspath(value)
     if key == "service" and isinstance(value, Service | Resilient):
         return level_text(value)
