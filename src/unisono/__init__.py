@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WrongKey,
     )
     from unisono.group import (
+        Blocked,
         Full,
         Group,
         Handle,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         Rejoined,
         Shed,
         Stable,
+        Stats,
         StreamBatch,
+        Unblocked,
         Unstable,
     )
     from unisono.model import (
@@ -81,6 +84,7 @@ _HOMES = {
         "WrongKey",
     ),
     "group": (
+        "Blocked",
         "Full",
         "Group",
         "Handle",
@@ -89,7 +93,9 @@ _HOMES = {
         "Rejoined",
         "Shed",
         "Stable",
+        "Stats",
         "StreamBatch",
+        "Unblocked",
         "Unstable",
     ),
     "model": (
@@ -119,6 +125,7 @@ __all__ = [
     "Answer",
     "BadPacket",
     "BadTrace",
+    "Blocked",
     "Cause",
     "Change",
     "ChangeKind",
@@ -153,9 +160,11 @@ __all__ = [
     "SizeVote",
     "Stable",
     "StateMachine",
+    "Stats",
     "Stopped",
     "StreamBatch",
     "TooLarge",
+    "Unblocked",
     "Undelivered",
     "UnisonoError",
     "Unstable",

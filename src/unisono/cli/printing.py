@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from unisono.core import Answer
 from unisono.model import Message, View, shortened
-from unisono.net.stream import Item, Rejoined, Shed
+from unisono.net.stream import Blocked, Item, Rejoined, Shed, Unblocked, Unstable
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 # Control characters could move the cursor: a terminal gets their pictures.
@@ -74,6 +74,13 @@ def _object(item: Item) -> dict[str, Any]:
     if isinstance(item, Answer):
         cause = item.cause.value if item.cause is not None else ""
         return {"kind": "answer", "what": item.what, "denied": cause, "detail": item.detail}
+    if isinstance(item, Blocked):
+        return {"kind": "blocked", "reason": item.reason}
+    if isinstance(item, Unblocked):
+        return {"kind": "unblocked"}
+    if isinstance(item, Unstable):
+        numbers = [message.number for message in item.messages]
+        return {"kind": "unstable", "numbers": numbers, "cause": item.cause.value}
     return {"kind": "stable", "numbers": [message.number for message in item.messages]}
 
 
@@ -100,6 +107,13 @@ class Text:
         if isinstance(item, Answer):
             answer = "granted" if item.cause is None else f"denied ({item.cause.value})"
             return self._notice(": ".join(filter(None, (item.what, answer, item.detail))))
+        if isinstance(item, Blocked):
+            return self._notice(f"blocked: {item.reason}")
+        if isinstance(item, Unblocked):
+            return self._notice("makes progress again")
+        if isinstance(item, Unstable):
+            numbers = " ".join(str(each.number) for each in item.messages)
+            return self._notice(f"not resilient ({item.cause.value}): {numbers}")
         return self._notice("stable: " + " ".join(str(each.number) for each in item.messages))
 
     def stopped(self, reason: str) -> bytes:

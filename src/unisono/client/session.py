@@ -28,7 +28,7 @@ from unisono.errors import BadPacket
 from unisono.group.session import SessionEvents
 from unisono.layout import decode
 from unisono.model import Member, Message, ServiceLevel, View
-from unisono.net.stream import CaptureMark, Shed, Stable
+from unisono.net.stream import CaptureMark, Shed, Stable, progress_notice
 from unisono.requests import AcquireLock, ReleaseLock
 
 HELLO_REPLY_BYTES_MAX = 64 << 10
@@ -159,7 +159,10 @@ class DaemonSession(asyncio.Protocol):
             self._counts["in.message"] += len(found)
             self._messages += found
         elif kind == FrameKind.BLOCKED:
-            self.warning = frames.read_bye(body)
+            self._deliver()
+            if (why := frames.read_bye(body)) != self.warning:
+                self.warning = why
+                self._events.put(progress_notice(why))
         else:
             self._deliver()
             self._take_notice(kind, body)

@@ -14,12 +14,22 @@ from unisono.group.joining import Joining, Opening
 from unisono.group.locks import Lock
 from unisono.group.member import MemberFactory
 from unisono.group.session import SESSIONS, SessionFactory
+from unisono.group.stats import Stats
 from unisono.net.handle import Handle
 from unisono.net.send_buffer import Full
-from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch, Unstable
+from unisono.net.stream import (
+    Blocked,
+    Rejoined,
+    Shed,
+    Stable,
+    StreamBatch,
+    Unblocked,
+    Unstable,
+)
 from unisono.spec import ProtocolSpec
 
 __all__ = [
+    "Blocked",
     "Full",
     "Group",
     "Handle",
@@ -29,7 +39,9 @@ __all__ = [
     "Rejoined",
     "Shed",
     "Stable",
+    "Stats",
     "StreamBatch",
+    "Unblocked",
     "Unstable",
     "join",
 ]

@@ -17,6 +17,7 @@ from unisono.group.recall import Archive
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import SessionFactory
+from unisono.group.stats import Stats
 from unisono.model import (
     Buffer,
     Member,
@@ -149,6 +150,19 @@ class Group:
         if self._replay is not None:
             found.update(self._replay.counts())
         return dict(sorted(found.items()))
+
+    def stats(self) -> Stats:
+        """Messages, delays and queue depths, for a program's own monitoring."""
+        stream, incarnations = self._stream, self._incarnations
+        return Stats(
+            **incarnations.totals(),
+            shed=stream.shed_count,
+            reading=len(stream),
+            reading_bytes=stream.waiting_bytes,
+            sending=self._send_buffer.waiting_count,
+            slow_reader=stream.is_congested,
+            blocked=self.blocked,
+        )
 
     # -- sending --------------------------------------------------------------------------------
 

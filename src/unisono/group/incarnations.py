@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from unisono.core import Cause
 from unisono.errors import Misuse, Refused, Stopped, UnisonoError, WrongKey
@@ -19,6 +19,7 @@ from unisono.group.receiving import DeliveryPath
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import Session, SessionFactory
+from unisono.group.stats import quantile
 from unisono.model import Member, View
 from unisono.net.handle import Handles
 from unisono.net.send_buffer import SendBuffer
@@ -60,6 +61,7 @@ class Incarnations:
         self._rejoining: asyncio.Task[None] | None = None
         self._past: Counter[str] = Counter()
         """The counts of former sessions."""
+        self._views_count = self._opened_count = 0
         self._unsaid_of: Member | None = None
         """The incarnation whose unsaid messages were counted."""
         self._receive_path = DeliveryPath(
@@ -86,7 +88,21 @@ class Incarnations:
             found.update(self.session.counts())
         return found
 
+    def totals(self) -> dict[str, Any]:
+        """Over all incarnations, for `Stats`."""
+        outstanding = self._rejoin_policy.outstanding
+        return {
+            "sent": outstanding.sent_count,
+            "delivered": self._receive_path.delivered_count,
+            "views": self._views_count,
+            "rejoined": max(0, self._opened_count - 1),
+            "delay_p50_s": quantile(outstanding.delays_s, 0.5),
+            "delay_p99_s": quantile(outstanding.delays_s, 0.99),
+        }
+
     def congested(self, on: bool) -> None:
+        text = "%s: the reader is slow, senders are held back" if on else "%s: the reader is back"
+        log.info(text, self._sessions.name)
         if self.session is not None and self._departed is None:
             self.session.congested(on)
 
@@ -127,6 +143,8 @@ class Incarnations:
 
     def _opened(self, me: Member) -> None:
         self.me = me
+        self._opened_count += 1
+        log.debug("%s: incarnation %s begins", self._sessions.name, me)
         try:
             self._on_opened()
         except UnisonoError as error:
@@ -135,6 +153,17 @@ class Incarnations:
             self.abandon(str(error))
 
     def _installed(self, view: View) -> None:
+        before = self.view.members if self.view is not None else ()
+        self._views_count += 1
+        changes = [f"+{member}" for member in view.members if member not in before]
+        changes += [f"-{member}" for member in before if member not in view.members]
+        log.info(
+            "%s: view %s of %d members: %s",
+            self._sessions.name,
+            view.id,
+            len(view.members),
+            " ".join(changes) or "the same",
+        )
         self.view = view
         if self._first_view is not None and not self._first_view.done():
             self._first_view.set_result(None)

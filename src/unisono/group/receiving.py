@@ -13,7 +13,16 @@ from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.model import Member, Message, View
 from unisono.net.handle import Handles
-from unisono.net.stream import AdoptMark, Entry, Shed, Stable, Stream, Unstable
+from unisono.net.stream import (
+    AdoptMark,
+    Blocked,
+    Entry,
+    Shed,
+    Stable,
+    Stream,
+    Unblocked,
+    Unstable,
+)
 
 
 @dataclass(eq=False)
@@ -34,6 +43,7 @@ class DeliveryPath:
 
     def __post_init__(self) -> None:
         self._outstanding = self._rejoin_policy.outstanding
+        self.delivered_count = 0
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
         """The group's state, held until the first view."""
@@ -45,6 +55,7 @@ class DeliveryPath:
         self._opened(me)
 
     def deliver(self, messages: Sequence[Message]) -> None:
+        self.delivered_count += len(messages)
         self._outstanding.delivered(messages)
         if self._replay is not None:
             messages = self._replay.received(messages)
@@ -61,6 +72,8 @@ class DeliveryPath:
             self._handles.stabilize(entry.messages, entry.holders)
         elif isinstance(entry, Unstable):
             self._handles.fail_stability(entry.messages, entry.cause)
+        elif isinstance(entry, Blocked | Unblocked) and not self._rejoin_policy.inside:
+            return  # Before its first view, the application waits for that.
         elif isinstance(entry, Shed):
             self._handles.shed()
         if self._replay is None:

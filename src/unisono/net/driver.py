@@ -42,7 +42,7 @@ from unisono.core import (
 from unisono.errors import StorageFailed
 from unisono.model import Address, Message, Packets, View
 from unisono.net.lateness import Lateness
-from unisono.net.stream import CaptureMark, Entry, Stable, Unstable
+from unisono.net.stream import CaptureMark, Entry, Stable, Unstable, progress_notice
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
 
@@ -274,7 +274,9 @@ class Driver:
             self.warned.append(text)
         elif self.warning and not text:
             log.warning("member %s makes progress again", self.core.me.name)
-        self.warning = text
+        if text != self.warning:
+            self.warning = text
+            self._application.put(progress_notice(text))
 
     def _finish(self, reason: str | None) -> None:
         if self._end is None:

@@ -5,11 +5,15 @@ The next incarnation reports them in `Rejoined`. Bounded by the window.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from unisono.model import Member, Message
 from unisono.parts.message_runs import MessageRuns
+
+DELAYS_COUNT: Final = 512
 
 
 class Outstanding:
@@ -21,6 +25,12 @@ class Outstanding:
         """Messages sent together, with the number of the last of them."""
         self._sent = self._delivered = 0
         """Numbers of the last own message."""
+        self.sent_count = 0
+        """Of all incarnations."""
+        self.delays_s: deque[float] = deque(maxlen=DELAYS_COUNT)
+        """From submission to delivery here, of one message at a time."""
+        self._timed: tuple[int, float] | None = None
+        """The message whose delay is measured, and when it was submitted."""
         self.seq: int | None = None
         """The sequence number of the last message delivered, in a total order."""
 
@@ -28,10 +38,14 @@ class Outstanding:
         """An incarnation begins; its first message has the number 1."""
         self._me, self.seq = me, None
         self._batches.clear()
+        self._timed = None
         self._sent = self._delivered = 0
 
     def sent(self, messages: Sequence[bytes]) -> None:
         self._sent += len(messages)
+        self.sent_count += len(messages)
+        if self._timed is None:
+            self._timed = self._sent, time.monotonic()
         self._batches.append((self._sent, messages))
 
     def delivered(self, messages: Sequence[Message]) -> None:
@@ -43,6 +57,9 @@ class Outstanding:
             self.seq = messages[-1].seq
         if self._batches:
             self._delivered = max(self._delivered, self._last_own(messages))
+            if self._timed is not None and self._timed[0] <= self._delivered:
+                self.delays_s.append(time.monotonic() - self._timed[1])
+                self._timed = None
             while self._batches and self._batches[0][0] <= self._delivered:
                 self._batches.popleft()
 

@@ -72,7 +72,25 @@ class Rejoined:
     to no other member is not among them."""
 
 
-Item: TypeAlias = Message | View | Shed | Stable | Unstable | Answer | Rejoined
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """From here on the group makes no progress, for this reason, as in a minority."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked:
+    """It makes progress again."""
+
+
+Item: TypeAlias = (
+    Message | View | Shed | Stable | Unstable | Answer | Rejoined | Blocked | Unblocked
+)
+
+
+def progress_notice(reason: str) -> Blocked | Unblocked:
+    return Blocked(reason) if reason else Unblocked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +230,8 @@ class Stream:
         """Of the messages that wait."""
         self._turn_s = 0.0
         """When the reader last yielded to the event loop."""
-        self._is_congested = False
+        self.is_congested = False
+        """The reader is slow, and the senders are held back."""
         self._reader: asyncio.Future[None] | None = None
         self.reading_task: asyncio.Task[Any] | None = None
         """The task that reads it, as far as it is known."""
@@ -221,6 +240,10 @@ class Stream:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._bytes
 
     # -- the writer -----------------------------------------------------------------------------
 
@@ -257,8 +280,8 @@ class Stream:
 
     def _at_bound(self) -> None:
         if self._slow == "block":
-            if not self._is_congested:
-                self._is_congested = True
+            if not self.is_congested:
+                self.is_congested = True
                 self._congested(True)
         elif self._is_over():
             if self._slow == "shed":
@@ -315,7 +338,7 @@ class Stream:
 
     def renew(self) -> None:
         """A new incarnation begins uncongested, or is notified again."""
-        self._is_congested = False
+        self.is_congested = False
         full = self._count >= self._count_max or self._bytes >= self._bytes_max
         if self._slow == "block" and full:
             self._at_bound()
@@ -377,10 +400,10 @@ class Stream:
             await self._wait()
 
     def _relieved(self) -> None:
-        if not self._is_congested or 2 * self._count > self._count_max:
+        if not self.is_congested or 2 * self._count > self._count_max:
             return
         if 2 * self._bytes <= self._bytes_max or not self._queue:
-            self._is_congested = False
+            self.is_congested = False
             self._congested(False)
 
     def _act_on(self, mark: Mark) -> None:

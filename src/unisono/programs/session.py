@@ -28,7 +28,7 @@ from unisono.core import (
 from unisono.errors import Misuse, Stopped
 from unisono.group.session import SessionEvents
 from unisono.model import ServiceLevel
-from unisono.net.stream import CaptureMark, Stable, Unstable
+from unisono.net.stream import CaptureMark, Stable, Unstable, progress_notice
 from unisono.replay_history import HEADER_BYTES_MAX
 from unisono.requests import GroupCommand
 from unisono.spec import ProtocolSpec
@@ -196,7 +196,9 @@ class SimSession:
             case Adopt(state):
                 events.adopt(state)
             case Warn(text):
-                self.warning = text
+                if text != self.warning:
+                    self.warning = text
+                    events.put(progress_notice(text))
             case _:
                 pass
 

@@ -103,6 +103,8 @@ Item: TypeAlias = (
     | unisono.Unstable
     | unisono.Answer
     | unisono.Rejoined
+    | unisono.Blocked
+    | unisono.Unblocked
 )
 Handler: TypeAlias = Callable[[Call], Buffer | Awaitable[Buffer]]
 H = TypeVar("H", bound=Handler)

@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as TimedOut
 from typing import Any, Final, TypeVar
 
 from unisono.errors import LockLost, Misuse, Stopped, TooLarge
-from unisono.group import Full, Group, Handle, Lock, StreamBatch
+from unisono.group import Full, Group, Handle, Lock, Stats, StreamBatch
 from unisono.model import Buffer, Member, Message, ServiceLevel, SizeVote, View
 from unisono.net.send_buffer import plain_bytes
 from unisono.net.stream import Item
@@ -195,6 +195,10 @@ class SyncGroup:
     def counters(self) -> dict[str, int]:
         """Totals over all incarnations: packets by kind, drops by reason."""
         return self._run(self._group.counters)
+
+    def stats(self) -> Stats:
+        """Messages, delays and queue depths, for a program's own monitoring."""
+        return self._run(self._group.stats)
 
     # -- sending --------------------------------------------------------------------------------
 
