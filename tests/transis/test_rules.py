@@ -208,7 +208,7 @@ def test_components_merge_many_at_once_and_the_view_says_what_was_sent_elsewhere
 @pytest.mark.rule("TRA-16")
 def test_links_that_work_one_way_do_not_merge_components() -> None:
     room = Room()
-    room.obey("start transis a b\ncut a > b\njoin a b\nadvance 20000ms")
+    room.obey("start transis a b\ncut a > b\njoin a\nadvance 2000ms\njoin b\nadvance 20000ms")
     assert [room.members(name) for name in "ab"] == ["a", "b"]
     assert all(len(room.actors[name].views) == 1 for name in "ab"), "no change for nothing"
 

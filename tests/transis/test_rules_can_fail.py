@@ -26,6 +26,7 @@ from unisono.protocols.transis.membership import Membership
 from unisono.protocols.transis.merging import ComponentSearch
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.repair import Repair
+from unisono.protocols.transis.suggestion import Suggestion
 
 
 def own_alone(self: CausalGraph) -> tuple[int, ...]:
@@ -99,6 +100,8 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(SilenceWatch, "silent", lambda self: [])),
     ("TRA-16", rules.test_components_merge_many_at_once_and_the_view_says_what_was_sent_elsewhere,
      without(ComponentSearch, "greet")),
+    ("TRA-16", rules.test_links_that_work_one_way_do_not_merge_components,
+     without(Suggestion, "lists_me_since", lambda self, packet, stamp: True)),
     ("TRA-17", agreed.test_survivors_end_a_configuration_alike,
      without(AllAckOrder, "_stop_waiting_for")),
     ("TRA-18", primary.test_who_may_form, no_majority_needed),
