@@ -60,6 +60,9 @@ class ProtocolSpec:
     levels_overtake: bool = False
     """Whether a weaker message may be delivered before an earlier stronger one, so that messages
     below agreed are in no order with those above."""
+    one_history_by: tuple[str, ...] = ()
+    """Options with which all that are members at a time have one history, though any part of the
+    group may go on: who was elsewhere comes back as a newcomer."""
     requests: tuple[type[GroupCommand], ...] = ()
     """The kinds of requests it takes."""
     label: Callable[[Buffer], str] = no_text
@@ -102,6 +105,11 @@ class ProtocolSpec:
     def has_one_order(self) -> bool:
         """Whether the whole group has one order, also when it splits."""
         return self.is_ordered and "one_primary" in self.laws
+
+    def serves_daemons(self, options: Mapping[str, int]) -> bool:
+        """Whether all that are members at a time have one history, as daemons need."""
+        chosen = any(options.get(name) for name in self.one_history_by)
+        return self.has_one_order or (self.is_ordered and chosen)
 
     @property
     def ordered_from(self) -> Service:

@@ -51,7 +51,11 @@ class Space:
         do(*inside(self.name), "nft", "delete", "table", "inet", "cut")
 
 
-def daemon_in(space: Space, place: Path, at: int, sites: int) -> Child:
+OPTIONS = {"ring": ("--option", "tries=40"), "transis": ("--option", "one_history=1")}
+APART = {"ring": "members are heard", "transis": "not in the primary component"}
+
+
+def daemon_in(space: Space, place: Path, at: int, protocol: str, sites: int) -> Child:
     peers = ",".join(f"127.0.0.1:{port}" for port in PORTS)
     command = [*inside(space.name), *UNISONO, "daemon", "--listen", f"unix:{place}/d{at}"]
     command += [
@@ -65,19 +69,25 @@ def daemon_in(space: Space, place: Path, at: int, sites: int) -> Child:
         "--bind",
         peers.split(",")[at],
     ]
-    options = ["--option", "tries=40", "--option", f"sites={sites}"]
-    return Child(f"d{at}", *command, "--protocol", RING, *options)
+    options = [*OPTIONS[protocol], "--option", f"sites={sites}"]
+    return Child(f"d{at}", *command, "--protocol", protocol, *options)
 
 
-@pytest.mark.skipif(RING != "ring", reason="what happens is the ring's way")
-@pytest.mark.parametrize("sites", [0, 3], ids=["those that came", "three in all"])
+@pytest.mark.skipif(RING != "ring", reason="it names its protocols")
+@pytest.mark.parametrize(
+    ("protocol", "sites"),
+    [("ring", 0), ("ring", 3), ("transis", 3)],
+    ids=["those that came", "three in all", "transis"],
+)
 async def test_a_daemon_that_was_apart_agrees_with_the_others_again(
-    sites: int, place: Path
+    protocol: str, sites: int, place: Path
 ) -> None:
     loop = asyncio.get_running_loop()
     with contextlib.ExitStack() as stack:
         space = stack.enter_context(Space())
-        daemons = [stack.enter_context(daemon_in(space, place, at, sites)) for at in range(3)]
+        daemons = [
+            stack.enter_context(daemon_in(space, place, at, protocol, sites)) for at in range(3)
+        ]
         for each in daemons:
             await loop.run_in_executor(None, each.expect, "listening")
         tallies = [Tally() for _ in range(3)]
@@ -91,7 +101,7 @@ async def test_a_daemon_that_was_apart_agrees_with_the_others_again(
         space.cut(PORTS[2])
         saying = asyncio.create_task(groups[2].multicast(b"from the few", "safe"))
         await eventually(lambda: len(groups[0].members) == len(groups[1].members) == 2)
-        await eventually(lambda: "members are heard" in groups[2].blocked)
+        await eventually(lambda: APART[protocol] in groups[2].blocked)
         for i in range(20):
             await groups[i % 2].multicast(b"%d" % i)
         await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)

@@ -59,7 +59,7 @@ class UnisonoSystem:
             return f"{workload.service} among {workload.members} members: give at least {level.k}"
         if workload.via == DAEMON and not self._spec.is_ordered:
             return f"{self.name} has no total order, and daemons need one"
-        if workload.via == DAEMON and "one_primary" not in self._spec.laws:
+        if workload.via == DAEMON and not self._spec.serves_daemons(self._options):
             return f"{self.name} lets every part go on, and daemons need one order for all"
         most = {**self._spec.options, **self._options}.get("members_count_max", workload.members)
         if workload.members > most:

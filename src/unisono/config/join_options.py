@@ -84,3 +84,4 @@ class JoinOptions(TypedDict, total=False):
     token: int
     vertex_packets: int
     dynamic: int
+    one_history: int

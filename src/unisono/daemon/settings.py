@@ -35,15 +35,16 @@ def given(config: Config) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def spec_of(protocol: str) -> ProtocolSpec:
+def spec_of(protocol: str, options: Mapping[str, int]) -> ProtocolSpec:
     """The protocol of the ring; `Misuse` without one total order for all."""
     from unisono import protocols
 
     spec = protocols.spec(protocol)
-    if not spec.has_one_order:
+    if not spec.serves_daemons(options):
+        instead = "".join(f"give {name}=1, or " for name in spec.one_history_by)
         raise Misuse(
             f"protocol {spec.name} has no total order for all members, and"
-            f" daemons need one: use {' or '.join(protocols.with_one_order())}"
+            f" daemons need one: {instead}use {' or '.join(protocols.with_one_order())}"
         )
     return spec
 

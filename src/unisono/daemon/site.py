@@ -70,7 +70,7 @@ class Daemon:
     ) -> None:
         """`listen` at these addresses; `ring` and `options` are what `unisono.join` takes."""
         self._config = ring_config(ring, config, options)
-        self._spec = spec_of(self._config.protocol)
+        self._spec = spec_of(self._config.protocol, self._config.options)
         self._control = control_level(self._spec)
         service = self._config.service
         self._default = (

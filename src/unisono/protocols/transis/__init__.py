@@ -26,6 +26,7 @@ SPEC: Final = ProtocolSpec(
     options=DEFAULTS,
     on_split="every component goes on, and they merge",
     levels_overtake=True,
+    one_history_by=("one_history",),
     may_continue=may_operate,
     may_operate=may_operate,
     label=label,

@@ -94,7 +94,15 @@ class Transis:
         self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
         self.flush = flush = Flush(
-            local, outgoing, queue, repair, delivery, transfer, primary, self._new_ordering
+            local,
+            outgoing,
+            queue,
+            repair,
+            delivery,
+            transfer,
+            primary,
+            parameters.one_history,
+            self._new_ordering,
         )
         self.membership = membership = Membership(
             config, parameters, local, outgoing, suggestion, failures, merging, flush, queue

@@ -25,11 +25,16 @@ class ApplicationQueue:
         self.congested = False
         self.awaits_state = False
         """The application's state is on its way: nothing may come before it."""
+        self._is_apart = False
+        """What is here may turn out to be no part of the one history."""
         self.shown: tuple[Member, ...] = ()
         """The members of the last view, shown or waiting; none before the first."""
 
     def hold_back(self, on: bool) -> None:
         self.congested = on
+
+    def stand_apart(self, on: bool) -> None:
+        self._is_apart = on
 
     def append(self, runs: Sequence[MessageRun]) -> None:
         self._waiting += runs
@@ -66,7 +71,7 @@ class ApplicationQueue:
         return {run.sender: run.number + run.times - 1 for run in runs}
 
     def deliver(self, out: list[Effect]) -> None:
-        if not self._waiting or self.congested or self.awaits_state:
+        if not self._waiting or self.congested or self.awaits_state or self._is_apart:
             return
         runs: list[MessageRun] = []
         for item in self._waiting:

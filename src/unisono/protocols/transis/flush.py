@@ -8,14 +8,15 @@ others that come along, and the new configuration begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from unisono.core import EVERYONE, Effect, Warn
+from unisono.core import EVERYONE, Cause, Effect, Fail, Warn
 from unisono.model import Change, ChangeKind, Member, View, changes_of
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.delivery import ApplicationQueue
+from unisono.protocols.transis.histories import OUTDATED, outdated, state_source
 from unisono.protocols.transis.ordering import LastRuns, Ordering
 from unisono.protocols.transis.packets import Agree
 from unisono.protocols.transis.repair import Repair
@@ -24,6 +25,9 @@ from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 from unisono.protocols.transis.voting import PrimaryLayer
 
+APART_MAX: Final = 1024
+"""With one history, configurations outside of the primary component after which a member begins
+again, since they wait to be shown."""
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
@@ -40,6 +44,7 @@ class Flush:
         delivery: ApplicationQueue,
         transfer: StateTransfer,
         primary: PrimaryLayer,
+        one_history: bool,
         new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
     ) -> None:
         self._local = local
@@ -49,6 +54,7 @@ class Flush:
         self._delivery = delivery
         self._transfer = transfer
         self._primary = primary
+        self._one_history = one_history
         self._new_ordering = new_ordering
         self.ordering: Ordering | None = None
         """The stream of the configuration; None before the first."""
@@ -56,6 +62,8 @@ class Flush:
         """Of the set that is agreed on; 0: none is."""
         self._proposed: dict[int, int] = {}
         self._reports: dict[int, Agree] = {}
+        self._outdated: set[int] = set()
+        """By key, those of the set that have to begin again."""
         self._early: dict[int, Agree] = {}
         """By key, what others told before this member agreed."""
         self._last: Agree | None = None
@@ -64,6 +72,10 @@ class Flush:
         self._is_proved = False
         """Somebody has installed the set, so all of it are recovered."""
         self.former: dict[int, None] = {}
+        self._history = 0
+        """The number of the last primary component that this member was in."""
+        self._apart = 0
+        """With one history, configurations since then."""
 
     def is_new(self) -> bool:
         """This member has shown no view to its application, and has no state of the group."""
@@ -97,6 +109,7 @@ class Flush:
             is_new,
             leaving,
             memory=self._primary.report(),
+            history=self._history,
         )
         early = self._early.items()
         self._reports = {local.key: mine} | {
@@ -177,14 +190,22 @@ class Flush:
     def gather(self, out: list[Effect]) -> None:
         """[TRA-13] A message of the lost counts if any that comes along has it."""
         self._is_gathered = True
-        stay = [report for report in self._reports.values() if not report.leaving]
-        self._primary.vote({report.sender: report.memory for report in stay}, out)
+        self._outdated = outdated(self._reports) if self._one_history else set()
+        self._primary.vote({each.sender: each.memory for each in self._stay().values()}, out)
         if self.ordering is None:
             return
         holders = {rank: report.received for rank, report in self._companions().items()}
         upto = list(map(max, zip(*holders.values(), strict=True)))
         self.ordering.limit(upto)
         self._repair.know_holders(holders)
+
+    def _stay(self) -> dict[int, Agree]:
+        """By key, those that will be together."""
+        return {
+            key: report
+            for key, report in self._reports.items()
+            if not report.leaving and key not in self._outdated
+        }
 
     def _is_recovered(self) -> bool:
         if not self._is_gathered:
@@ -211,7 +232,7 @@ class Flush:
         return self._is_proved or all(report.recovered for report in self._reports.values())
 
     def is_leaver(self, event: object) -> bool:
-        return self.are_recovered(event) and self._reports[self._local.key].leaving
+        return self.are_recovered(event) and self._local.key not in self._stay()
 
     # -- the new configuration --------------------------------------------------------------------
 
@@ -235,14 +256,17 @@ class Flush:
         return Configuration(self.life, max(self._proposed.values()), (), {}).id
 
     def depart(self, event: object, out: list[Effect]) -> None:
-        self._end_former()
         self.tell(out)
+        if self._local.key in self._outdated:
+            self._local.stop(Fail(OUTDATED, Cause.EXCLUDED))
+        else:
+            self._end_former()
 
     def install(self, out: list[Effect]) -> None:
         local, reports = self._local, self._reports
         is_new = self.is_new()
         self._end_former()
-        stay = {key: report for key, report in reports.items() if not report.leaving}
+        stay = self._stay()
         together = tuple(sorted(report.sender for report in stay.values()))
         stamps = {key: self._proposed[key] for key in stay}
         number = max(self._proposed.values())
@@ -263,13 +287,27 @@ class Flush:
         gone = {report.sender for report in reports.values() if report.leaving}
         new = {report.sender for report in stay.values() if report.is_new}
         view = self._view(configuration, came, sent, new, gone, is_new)
-        self._delivery.install(view)
+        if view.primary:
+            self._history = number
         if view.primary is not None:
             # The application's messages wait, those that it has already sent among them.
             out.append(Warn("" if view.primary else self._primary.waits))
-        self._transfer.enter(_state_source(list(stay.values())), is_new, out)
+        self._show(view, stay, is_new, out)
         self.life = 0
         self._reports, self._early = {}, {}
+
+    def _show(self, view: View, stay: Mapping[int, Agree], is_new: bool, out: list[Effect]) -> None:
+        """With one history nothing is shown outside of the primary component, until it is known
+        whose history goes on."""
+        is_apart = self._one_history and not view.primary
+        self._delivery.stand_apart(is_apart)
+        self._apart = self._apart + 1 if is_apart else 0
+        if self._apart > APART_MAX and not is_new:
+            self._local.stop(Fail(OUTDATED, Cause.EXCLUDED))
+        if not (is_apart and is_new):
+            self._delivery.install(view)
+        if not is_apart:
+            self._transfer.enter(state_source(stay.values()), is_new, out)
 
     def _came(self, stay: Mapping[int, Agree], former: Configuration) -> set[Member]:
         """The transitional set: those that come along from my last view."""
@@ -313,15 +351,3 @@ class Flush:
         return View(
             members, configuration.id, joined, gone, cut=cut, stayed=stayed, changes=changes
         )
-
-
-def _state_source(reports: Sequence[Agree]) -> Member | None:
-    """Whose state newcomers get: that of the first member of the largest component."""
-    components: dict[int, list[Member]] = {}
-    for report in reports:
-        if not report.is_new:
-            components.setdefault(report.former, []).append(report.sender)
-    if not components or not any(report.is_new for report in reports):
-        return None
-    largest = max(map(len, components.values()))
-    return min(min(each) for each in components.values() if len(each) == largest)

@@ -170,6 +170,8 @@ class Agree(NamedTuple):
     installed: Bit = False
     """It has installed the configuration: it saw that all are recovered."""
     memory: VoterMemory = NO_VOTE
+    history: U64 = 0
+    """The number of the last primary component that its sender was in."""
 
     def label(self) -> str:
         return "recovered" if self.recovered else "agree"

@@ -18,11 +18,13 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "members_count_max": 32,
     "sites": 0,
     "dynamic": 0,
+    "one_history": 0,
 }
 """`found_us` 0 is half of `detect_us`; `token` 1 chooses the token order [TRA-10];
 `sites`, where it is not 0, is how many processes there are: only a component with more than half of
 them operates; with `dynamic` 1 that is so at first, and then one with a majority of the last that
-did [TRA-18]."""
+did [TRA-18]. With `one_history` 1, too, who was outside of it comes back as a newcomer, with its
+state, and a process sees no view before its first primary component."""
 VERTEX_PACKETS_MAX: Final = 64
 MEMBERS_MAX: Final = 64
 BOUNDS: Final = {
@@ -33,6 +35,7 @@ BOUNDS: Final = {
     "members_count_max": (1, MEMBERS_MAX),
     "sites": (0, MEMBERS_MAX),
     "dynamic": (0, 1),
+    "one_history": (0, 1),
 }
 MERGE_DOUBLINGS: Final = 4
 """The pause before the next merge doubles this often at most."""
@@ -68,6 +71,7 @@ class Parameters:
     token: bool
     sites: int
     dynamic: bool
+    one_history: bool
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
@@ -77,8 +81,9 @@ class Parameters:
                 f"transis option sites={chosen['sites']} is over"
                 f" members_count_max={chosen['members_count_max']}"
             )
-        if chosen["dynamic"] and not chosen["sites"]:
-            raise Misuse("transis option dynamic=1 needs sites=, the number of all processes")
+        for name in ("dynamic", "one_history"):
+            if chosen[name] and not chosen["sites"]:
+                raise Misuse(f"transis option {name}=1 needs sites=, the number of all processes")
         detect_us = chosen["detect_us"]
         return Parameters(
             detect_us=detect_us,
@@ -96,4 +101,5 @@ class Parameters:
             token=bool(chosen["token"]),
             sites=chosen["sites"],
             dynamic=bool(chosen["dynamic"]),
+            one_history=bool(chosen["one_history"]),
         )
