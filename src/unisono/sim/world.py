@@ -116,8 +116,8 @@ class World:
         self._stopped = False
         self._held_back: Counter[int] = Counter()
         """By node, its bursts that wait for credit or a view."""
-        self._burst_us = 0
-        """When the last burst was sent."""
+        self._busy_us = 0
+        """When a burst was last sent, or delivered."""
         self._orders: dict[tuple[str, int], int] = {}
         """By part that went on by itself and set of messages, their sequence (see `Memory`)."""
         self._sinks: list[Sink] = []
@@ -221,12 +221,12 @@ class World:
         self._stopped = True
 
     def _stop(self, was_idle: bool, _: None) -> None:
-        """Stop the run once no burst waits and none was sent for a while; where a plan brings an
-        application, once all were idle for a while."""
+        """Stop the run once no burst waits, and nothing was sent or delivered for a while; where a
+        plan brings an application, once all were idle for a while."""
         if self.plan.application is None:
             if any(self._held_back[node.index] for node in self.recovery.awaited()):
-                self._burst_us = self.now_us
-            end_us = self._burst_us + LINGER_US
+                self._busy_us = self.now_us
+            end_us = self._busy_us + LINGER_US
             self._stopped = self.now_us >= end_us
             if not self._stopped:
                 self.post(end_us, self._stop, False, None)
@@ -352,7 +352,7 @@ class World:
                 fit += 1
             if fit:
                 first = process.sent_count + 1
-                self._burst_us = self.now_us
+                self._busy_us = self.now_us
                 process.multicast(
                     [payload_of(process.me, first + k, sizes[k]) for k in range(fit)], service
                 )
@@ -367,6 +367,7 @@ class World:
 
     def on_delivered(self, process: SimProcess, messages: Sequence[Message]) -> None:
         self.delivered += len(messages)
+        self._busy_us = self.now_us
         if "safe" in self.spec.laws:
             self.receipts.delivered(process, messages)
         view = process.view.id if process.view is not None else ""
