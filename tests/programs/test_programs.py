@@ -79,6 +79,29 @@ def test_time_is_the_worlds() -> None:
     assert time.time() > 1_750_000_000, "and its clock is back"
 
 
+def test_other_threads_keep_the_real_clock_and_may_sleep() -> None:
+    asked, answered = threading.Event(), threading.Event()
+    found: list[float] = []
+
+    def beside() -> None:
+        assert asked.wait(60)
+        time.sleep(0)
+        socket.socket().close()
+        found.append(time.time())
+        answered.set()
+
+    async def main(group: unisono.Group) -> None:
+        asked.set()
+        assert answered.wait(60), "the other thread works on"
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    outcome = outcome_of(main)
+    thread.join(60)
+    assert not outcome.broken
+    assert found[0] > 1_750_000_000
+
+
 def nothing() -> None:
     raise AssertionError("never run")
 

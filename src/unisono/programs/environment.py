@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 EPOCH_S: Final = 1_700_000_000
 """What `time.time()` shows when a node's clock shows 0."""
 
-_acting: VirtualLoop | None = None
-"""The loop whose turn it is."""
+
+class _Turn(threading.local):
+    """Whose turn it is in this thread; other threads keep the real clock and dice."""
+
+    loop: VirtualLoop | None = None
+
+
+_turn = _Turn()
 
 GUARDED: Final = {
     "socket.__new__": "sockets of its own",
@@ -44,18 +50,16 @@ class Acting:
         self._loop = loop
 
     def __enter__(self) -> None:
-        global _acting
-        self._before, self._around = _acting, events._get_running_loop()
+        self._before, self._around = _turn.loop, events._get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
-        _acting = self._loop
+        _turn.loop = self._loop
         events._set_running_loop(self._loop)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop.finalize)
 
     def __exit__(self, *_: object) -> None:
-        global _acting
         sys.set_asyncgen_hooks(*self._hooks)
         events._set_running_loop(self._around)
-        _acting = self._before
+        _turn.loop = self._before
 
 
 @contextmanager
@@ -81,7 +85,7 @@ def simulated() -> Iterator[None]:
 
 
 def _guard(event: str, _: object) -> None:
-    if _acting is not None and event in GUARDED:
+    if _turn.loop is not None and event in GUARDED:
         from unisono.programs.loop import refusal
 
         raise refusal(GUARDED[event])
@@ -89,9 +93,9 @@ def _guard(event: str, _: object) -> None:
 
 def _or_real(real: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
     def either(*args: Any, **options: Any) -> Any:
-        if _acting is None:
+        if _turn.loop is None:
             return real(*args, **options)
-        return ours(_acting, *args, **options)
+        return ours(_turn.loop, *args, **options)
 
     either.__name__ = getattr(real, "__name__", "either")
     return either
