@@ -31,7 +31,7 @@ from unisono.protocols.ring.requests import MembershipRequests
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.merging import Merging
-from unisono.sealing import seal
+from unisono.sealing import sessions
 from unisono.sealing.greeting import Greetings
 from unisono.sealing.replay import ReplayWindow
 from unisono.sim.run import WORLD_LAWS
@@ -96,7 +96,7 @@ def empty_messages_without_end(patch: Patch) -> None:
 
 
 def members_move_at_once(patch: Patch) -> None:
-    patch.setattr(seal, "MOVE_US", 0)
+    patch.setattr(sessions, "MOVE_US", 0)
 
 
 BALLOT: Final = partial(

@@ -138,8 +138,9 @@ def test_too_many_open_attempts_are_not_added_to() -> None:
     sets = [("a", "b", f"c{number}") for number in range(ATTEMPTS_MAX)]
     attempts = tuple(PrimarySession(8 + at, names) for at, names in enumerate(sets))
     told = those("ab", PrimaryMemory(30, PrimarySession(7, ("a", "b")), attempts))
-    assert vote("a", told) is None
-    assert vote("a", {name: it._replace(attempts=attempts[1:]) for name, it in told.items()})
+    assert vote("a", told, ATTEMPTS_MAX + 2) is None
+    fewer = {name: it._replace(attempts=attempts[1:]) for name, it in told.items()}
+    assert vote("a", fewer, ATTEMPTS_MAX + 2)
 
 
 def test_reports_of_others_and_of_other_attempts_are_ignored() -> None:
