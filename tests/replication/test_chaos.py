@@ -40,8 +40,9 @@ def broken(seeds: Iterable[int], engine: type[ReplicaEngine] = ReplicaEngine) ->
     return [each for seed in seeds for each in run(seed, engine)[0]]
 
 
-# In 108, 480 and 596 a member is taken out that the next primary component needs.
-KNOWN = (108, 480, 596)
+# In 168 a member is taken out that the next primary component needs; in 170 and 5,000,238 states
+# are exchanged again in one view, since the members have changed.
+KNOWN = (168, 170, 5_000_238)
 
 
 def test_the_laws_hold_over_some_seeds_of_chaos() -> None:

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 from unisono.core import Fail, Persist
-from unisono.laws.replication import ReplicaEvent, judge_replication
-from unisono.laws.verdict import Violation
+from unisono.laws.replication import ReplicaEvent, judge_replication, stable_is_logged
+from unisono.laws.verdict import Violation, violations
+from unisono.net import stable
 from unisono.services.replication.effects import (
     AdoptCheckpoint,
     Interrupted,
@@ -56,33 +58,65 @@ class SimView:
     """How far each member knows that all have them."""
 
 
+class SimDisk:
+    """The records of a log: durable ones, and the bytes of a write that is under way."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self._written = b""
+
+    def write(self, records: list[bytes]) -> None:
+        self._written = b"".join(stable._written(stable._RECORD, each) for each in records)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a sync is to follow."""
+        return bool(self._written)
+
+    def sync(self) -> None:
+        self.tear(len(self._written))
+
+    def tear(self, nbytes: int) -> None:
+        """Only so many bytes of the write are there after a crash, and zeros for the rest."""
+        torn = self._written[:nbytes] + bytes(len(self._written) - nbytes)
+        entries = stable._sound_entries(BytesIO(torn), len(torn))
+        self.records += [entry.data for entry in entries]
+        self._written = b""
+
+
 class SimReplica:
     """A name, its disk, and the process that runs there now."""
 
     def __init__(self, world: ReplicaWorld, name: str, instance: int, founders: list[str]) -> None:
         self.world, self.name, self.instance, self.founders = world, name, instance, founders
-        self.disk: list[bytes] = []
+        self.disk = SimDisk()
         self.engine: ReplicaEngine | None = None
         self.stream: deque[Any] = deque()
         self.pending: deque[Any] = deque()
+        self.batch: deque[Any] = deque()
+        """Effects whose records are written together; then they are performed."""
         self.applied = self.told = 0
         """The last position here, and the last that the application was told."""
         self.state: list[str] = []
         self.tells = False
-        self.is_gone = self.is_out = False
-        """Lost for ever; taken out of the group."""
+        self.is_gone = self.is_out = self.is_full = False
+        """Lost for ever; taken out of the group; without room on its disk."""
 
     @property
     def may_start(self) -> bool:
         return not (self.is_gone or self.is_out)
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.pending or self.batch or self.disk.is_written)
+
     def start(self) -> None:
         assert self.engine is None and self.may_start
         self.engine = self.world.engine_of(self.name, self.instance, self.founders)
-        self.engine.restore(self.disk)
+        self.engine.restore(self.disk.records)
         self.applied, self.state = 0, []
         late: list[Update] = []
-        for each in greens_of(self.disk):
+        for each in greens_of(self.disk.records):
             self._apply(each)
             if isinstance(each, Update) and self.applied > self.told:
                 late.append(each)
@@ -104,6 +138,9 @@ class SimReplica:
         self.engine = None
         self.stream.clear()
         self.pending.clear()
+        self.batch.clear()
+        if self.disk.is_written:
+            self.disk.tear(self.world.dice.randint(0, len(self.disk._written)))
         self.tells = False
         self.world.note(self.name, "crashed")
 
@@ -125,21 +162,31 @@ class SimReplica:
         self.do([effects[0], ("red", made[0]), *effects[1:]])
 
     def perform(self) -> None:
-        """The next effect."""
-        world, effect = self.world, self.pending.popleft()
-        engine = self.engine
+        """Write the records of all effects that wait, or make them durable, or perform one."""
+        if self.disk.is_written:
+            self.disk.sync()
+        elif self.batch:
+            self._perform_one(self.batch.popleft())
+        else:
+            self.batch, self.pending = self.pending, deque()
+            self.disk.write([each.record for each in self.batch if isinstance(each, Persist)])
+            if self.is_full and self.disk.is_written:
+                self.world.depart(self.name)
+
+    def _perform_one(self, effect: Any) -> None:
+        world, engine = self.world, self.engine
         assert engine is not None
         match effect:
             case Persist():
-                self.disk.append(effect.record)
+                pass
             case ("red", update):
                 world.note(self.name, "red", 0, update)
             case Post():
                 world.send(self.name, effect.payload)
             case Ordered():
-                for update in effect.updates:
+                for position, update in enumerate(effect.updates, effect.first):
                     self._apply(update)
-                    world.note(self.name, "green", self.applied, update)
+                    world.note(self.name, "green", position, update)
                 self.told = self.applied
                 self.do(engine.wrote(self.applied))
             case AdoptCheckpoint():
@@ -181,18 +228,18 @@ class SimReplica:
         assert self.engine is not None
         kept = [
             update
-            for record in map(read_record, self.disk)
+            for record in map(read_record, self.disk.records)
             if isinstance(record, KeptRecord)
             for update in record.updates
         ]
-        after = [each for each in greens_of(self.disk) if isinstance(each, Update)]
+        after = [each for each in greens_of(self.disk.records) if isinstance(each, Update)]
         return [*kept, *after][-(self.applied - self.engine.order.base) or len(kept + after) :]
 
     def compact(self, keep: int) -> None:
         """Make a checkpoint, and keep so many updates before it."""
         engine = self.engine
         assert engine is not None
-        if self.pending or self.applied != engine.order.green:
+        if self.is_busy or self.applied != engine.order.green:
             return
         greens = self.greens()
         kept = greens[max(0, len(greens) - keep) :]
@@ -200,7 +247,7 @@ class SimReplica:
         engine.order.forget_before(checkpoint.position - len(kept))
         own = [*engine.submissions.outstanding()]
         reds = engine.order.reds()
-        self.disk = [
+        self.disk.records = [
             record_bytes(KeptRecord(tuple(kept))),
             record_bytes(CheckpointRecord(checkpoint)),
             record_bytes(VotingRecord(engine.choice.state)),
@@ -215,7 +262,7 @@ class SimReplica:
 
 STRIKES = (
     *("part", "part", "crash", "crash_all", "start", "start", "start", "interrupt"),
-    *("reconfigure", "lose"),
+    *("reconfigure", "lose", "fill", "flurry"),
 )
 
 
@@ -355,21 +402,21 @@ class ReplicaWorld:
     def calm(self, count: int) -> None:
         """Messages are quick for a while, so that components get somewhere."""
         for _ in range(count):
-            if not self.alive():
-                return
             for name in self.alive():
                 replica = self.replicas[name]
                 if name in self.view_of:
                     self.receive(name, self.dice.randint(1, 9))
                     self.deliver_safe(name)
-                for _ in range(self.dice.randint(0, 9)):
+                for _ in range(self.dice.randint(0, 16)):
                     if replica.engine is None:
                         break
-                    if replica.pending:
+                    if replica.is_busy:
                         replica.perform()
                     elif replica.stream:
                         replica.step()
             roll = self.dice.random()
+            if not self.alive():
+                return
             if roll < 0.2:
                 self.submit(self.dice.choice(self.alive()))
             elif roll < 0.23:
@@ -394,8 +441,8 @@ class ReplicaWorld:
     def work(self, name: str) -> None:
         """It does all that is there to do."""
         replica = self.replicas[name]
-        while replica.stream or replica.pending:
-            if replica.pending:
+        while replica.stream or replica.is_busy:
+            if replica.is_busy:
                 replica.perform()
             else:
                 replica.step()
@@ -421,7 +468,7 @@ class ReplicaWorld:
             replica.tell()
         elif choice == 4 and dice.random() < 0.02:
             replica.compact(dice.randint(0, 5))
-        elif replica.pending and dice.random() < 0.6:
+        elif replica.is_busy and dice.random() < 0.6:
             replica.perform()
         elif replica.stream:
             replica.step()
@@ -473,9 +520,7 @@ class ReplicaWorld:
 
     def strike(self) -> None:
         dice = self.dice
-        kind = dice.choice(
-            ("part", "part", "crash", "crash_all", "start", "start", "start", "interrupt")
-        )
+        kind = dice.choice(STRIKES)
         alive = self.alive()
         down = [n for n, each in self.replicas.items() if each.engine is None and each.may_start]
         if kind == "part" and alive:
@@ -485,8 +530,10 @@ class ReplicaWorld:
                 self.crash(name)
             if dice.random() < 0.7:
                 self.shuffle_views()
-        elif kind == "crash_all":
-            for name in alive:
+        elif kind in ("crash_all", "flurry"):
+            if kind == "flurry":
+                self.flurry()
+            for name in self.alive():
                 self.crash(name)
             self.return_some()
         elif kind == "start" and down:
@@ -495,6 +542,9 @@ class ReplicaWorld:
                 self.shuffle_views()
         elif kind == "reconfigure" and alive:
             self.reconfigure(dice.choice(alive))
+        elif kind == "fill":
+            replica = self.replicas[dice.choice(list(self.replicas))]
+            replica.is_full = not replica.is_full
         elif kind == "lose" and dice.random() < self.loss:
             self.loss = 0
             self.lose(dice.choice(list(self.replicas)))
@@ -509,6 +559,7 @@ class ReplicaWorld:
         """All that are not gone come back, in one view, until nothing is left to do. What the laws
         say: what only a lost replica knew is lost."""
         for each in self.replicas.values():
+            each.is_full = False
             if each.engine is None and each.may_start:
                 each.start()
         self.part([self.alive()])
@@ -517,8 +568,11 @@ class ReplicaWorld:
         for each in self.replicas.values():
             if each.engine is not None and each.name in each.engine.order.members:
                 self.note(each.name, "end", each.applied)
-        names = {each.name for each in self.replicas.values() if not each.is_gone}
-        return judge_replication("", [row for row in self.rows if row.name in names])
+        gone = {each.name for each in self.replicas.values() if each.is_gone}
+        rows = [row for row in self.rows if row.name not in gone and row.what != "stable"]
+        stability = [row for row in self.rows if row.what != "red"]
+        held = violations("stable_is_logged", "", stable_is_logged(stability))
+        return [*judge_replication("", rows), *held]
 
     def settle(self) -> None:
         for _ in range(100_000):
@@ -530,10 +584,10 @@ class ReplicaWorld:
                     before = len(replica.stream)
                     self.deliver_safe(name)
                     busy |= len(replica.stream) > before
-                while replica.stream or replica.pending or replica.tells:
+                while replica.stream or replica.is_busy or replica.tells:
                     assert replica.engine is not None
                     busy = True
-                    if replica.pending:
+                    if replica.is_busy:
                         replica.perform()
                     elif replica.stream:
                         replica.step()

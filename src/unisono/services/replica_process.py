@@ -213,6 +213,7 @@ class ReplicaProcess:
                 self._is_sending = True
                 self._mail.set()
             case Ordered():
+                assert effect.first == self.applied + 1, "the order and the machine differ"
                 for update in effect.updates:
                     result = self._apply(update)
                     if update.submitter == self.engine.name:

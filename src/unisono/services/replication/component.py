@@ -101,7 +101,8 @@ class Component:
         if isinstance(event, RegularView):
             self._exchange.begin(event.id, event.names)
         else:
-            self._exchange.begin_again(getattr(event, "component", ""))
+            followed = event.component if isinstance(event, StateMessage) else ""
+            self._exchange.begin_again(followed)
         self._attempted.clear()
         self._voters = ()
         for update in self._submissions.exchange():
