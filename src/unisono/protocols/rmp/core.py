@@ -220,7 +220,7 @@ class Rmp:
         elif isinstance(event, Captured):
             self._sponsor.keep_state(event)
         elif isinstance(event, Unreachable):
-            self._watch.note_unreachable(event.address)
+            self._watch.note_unreachable(event.address, out)
             self._suspect_if_silent(out)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from unisono.core import Effect, Probe
 from unisono.model import Address
-from unisono.parts.detector import Detector
+from unisono.parts.detector import APART_SHARE, Detector
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
 from unisono.protocols.rmp.token import TokenRotation
@@ -24,6 +24,7 @@ class TokenWatch:
     ) -> None:
         self._detect_us = parameters.detect_us
         self._look_us = parameters.detect_us // 8
+        self._again_us = parameters.detect_us // APART_SHARE + 1
         self._state = state
         self._outgoing = outgoing
         self._token = token
@@ -83,11 +84,13 @@ class TokenWatch:
             self.probed.update(known)
             out.append(Probe(tuple(entries[site].member.address for site in known)))
 
-    def note_unreachable(self, address: Address) -> None:
-        """The network reports that no process listens there."""
+    def note_unreachable(self, address: Address, out: list[Effect]) -> None:
+        """The network reports that no process listens there. Once is not enough: it is soon asked
+        again."""
         for site in self.probed:
             if self._state.address(site) == address:
-                self._detector.refuse(site, self._state.now_us)
+                if not self._detector.refuse(site, self._state.now_us):
+                    self._outgoing.arm(Timer.WATCH, self._again_us, out)
 
     def hear(self, site: int) -> None:
         """A packet of a site that was probed."""
