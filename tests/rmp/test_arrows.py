@@ -29,7 +29,7 @@ from unisono.protocols.rmp.reformation import AttemptLost, ListDecided
 from unisono.sim.run import run
 
 TRID = 12345
-CHAOS = (1300001, 1300006, 1300008, 1300020, 1300036, 1300038, 1300046, 1300096)
+CHAOS = (1300099, 1300001, 1300006, 1300008, 1300020, 1300036, 1300038, 1300046, 1300096)
 """Seeds whose runs walk what is not fired here."""
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rmp.stage import DELAY_US, Stage
-from unisono.model import Service
+from unisono.core import Stabilize
+from unisono.model import Resilient, Service
 from unisono.protocols.rmp.core import Rmp
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
@@ -45,3 +46,17 @@ def test_a_lone_message_that_needs_no_order_waits_for_nothing(level: Service) ->
         assert [what.split()[0] for what in sent if not what.startswith("ack")] == [
             "best-effort" if level == Service.UNRELIABLE else "data"
         ]
+
+
+@pytest.mark.parametrize("names", ["abc", "abcdefgh"])
+def test_a_lone_resilient_message_is_stable_after_one_rotation(names: str) -> None:
+    """Nobody lets the token rest: each site proves at once what it holds, and only once."""
+    stage = Stage(*names)
+    stage.run(137_000)
+    began_us = stage.now_us
+    stage.multicast("b", b"lone", service=Resilient(Resilient.ALL))
+    stage.run((len(names) + 1) * DELAY_US)
+    assert len(stage.only("b", Stabilize)) == 1
+    stage.run(50_000)
+    acks = [who for at, who, what in stage.packets if at >= began_us and what.startswith("ack")]
+    assert len(acks) < 2 * len(names)

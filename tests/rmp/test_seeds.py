@@ -13,7 +13,7 @@ from tests.rmp.stage import Stage
 from unisono.core import Effect, Fail
 from unisono.model import Address, Member, Service
 from unisono.parts.turn import GOES_ON, MORE, MessageGroup, OriginRun, Turn, write_runs
-from unisono.protocols.rmp.agreement import NewList, Ranges
+from unisono.protocols.rmp.agreement import NewList
 from unisono.protocols.rmp.membership import Membership
 from unisono.protocols.rmp.packets import BLOCK_HEAD
 from unisono.protocols.rmp.sources import Sources
@@ -104,16 +104,6 @@ def test_what_may_follow_from_messages_that_are_lost_is_dropped() -> None:
         content = write_runs([run], BLOCK_HEAD.pack(after))
         sources.put(7, Turn(number, 7, 0, content, 1400))
     assert [run.number for run in sources.leftover(7, ((1, 3),), 0, 8)] == [1]
-
-
-def test_without_that_an_answer_comes_before_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    leftover = Sources.leftover
-
-    def anything(self: Sources, key: int, ranges: Ranges, ordered: int, sync: int) -> object:
-        return leftover(self, key, ranges, ordered, 1 << 62)
-
-    monkeypatch.setattr(Sources, "leftover", anything)
-    assert "causal" in simulate(all_levels(800463)).broken
 
 
 def test_within_a_part_that_goes_on_by_its_votes_there_is_one_order(

@@ -52,6 +52,7 @@ TOKEN: Final = Figure("token", start=T.NOT_TOKEN_SITE, arrows=(
     Arrow(T.GETTING_PACKETS, None,          K.may_accept,   K.accept,         T.TOKEN_SITE),
     Arrow(T.TOKEN_SITE,      None,          K.is_frozen,    K.stop,           T.NOT_TOKEN_SITE),
     Arrow(T.TOKEN_SITE,      None,          K.can_order,    K.acknowledge,    T.PASSING_TOKEN),
+    Arrow(T.TOKEN_SITE,      None,          K.is_awaited,   K.acknowledge,    T.PASSING_TOKEN),
     Arrow(T.TOKEN_SITE,      Timer.TOKEN,   always,         K.acknowledge,    T.PASSING_TOKEN),
     Arrow(T.PASSING_TOKEN,   None,          K.was_accepted, K.passed,         T.NOT_TOKEN_SITE),
     Arrow(T.PASSING_TOKEN,   Timer.PASS,    always,         K.repeat,         T.PASSING_TOKEN),

@@ -114,6 +114,8 @@ class OrderingQueue:
         """The ACK with the highest timestamp, whether or not what came before is here."""
         self.named = start
         """The last slot that a block has: NULL ACKs after it need not be stable."""
+        self.named_before = start
+        """The last one of the ACK before that."""
         self._forgotten = start
         self._holder: int | None = None
         """Who makes the next ACK, after the last one that is filled. None: not known."""
@@ -163,7 +165,7 @@ class OrderingQueue:
                 yield timestamp, source, number
             self.last, self._ack, self._holder = ack, None, ack.next_site
             if ack.named:
-                self.named = ack.end
+                self.named_before, self.named = self.named, ack.end
             yield ack
 
     def missing(self, count_max: int) -> MissingSlots:
@@ -215,7 +217,7 @@ class OrderingQueue:
 
     def start(self, timestamp: int, ordered: Mapping[int, int]) -> None:
         """Our time on the ring begins behind this slot, and behind these blocks by source."""
-        self.held = self.highest = self.named = self._base = timestamp
+        self.held = self.highest = self.named = self.named_before = self._base = timestamp
         self.ordered.update(ordered)
 
     def end_at(self, slot: int) -> None:
@@ -247,7 +249,7 @@ class OrderingQueue:
         assert self.held == sync
         self._ack = None
         self._acks = {t: ack for t, ack in self._acks.items() if t <= sync}
-        self.held = self.highest = self.named = self._base = base
+        self.held = self.highest = self.named = self.named_before = self._base = base
         self.last = self.latest = None
         self._holder = first_holder
 

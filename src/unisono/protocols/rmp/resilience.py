@@ -96,6 +96,10 @@ class Resilience(Generic[T]):
             self._passed[ack.site] = end
             self._consumed[ack.site] = max(ack.consumed, self._consumed.get(ack.site, 0))
 
+    def has_proved(self, site: int, timestamp: int) -> bool:
+        """That it holds all up to this slot."""
+        return self._passed.get(site, timestamp) >= timestamp
+
     def holders(self, timestamp: int) -> frozenset[int]:
         """Who joined later does not count: it was given a state, not the message."""
         return frozenset(

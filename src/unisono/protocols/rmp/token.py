@@ -69,6 +69,15 @@ class TokenRotation:
             return False
         return bool(self._sources.arrived) or self._sponsor.has_candidate()
 
+    def is_awaited(self, event: object) -> bool:
+        """Somebody waits for what our ACK proves, and nothing was ordered lately that another such
+        message might follow: in a busy group the ACK names what comes next."""
+        if self._state.frozen or not self._state.trid or not self._resilience.waits():
+            return False
+        queue, resilience = self._queue, self._resilience
+        proved = resilience.has_proved(self._state.key, queue.named)
+        return not proved and resilience.known() >= queue.named_before
+
     def was_accepted(self, event: object) -> bool:
         """By the next site's own ACK, or by its word."""
         mine, latest = self._passing, self._queue.latest
@@ -90,7 +99,8 @@ class TokenRotation:
 
     def accept(self, event: object, out: list[Effect]) -> None:
         latest = self._queue.latest
-        if latest is not None and latest.site != self._state.key and not self._sources.arrived:
+        quiet = not self._sources.arrived and not self.is_awaited(event)
+        if latest is not None and latest.site != self._state.key and quiet:
             to = self._state.address(latest.site)
             if to is not None:
                 # Deviates [RMP §1 confirmation]: a site with nothing to order confirms the token.
@@ -98,7 +108,8 @@ class TokenRotation:
                 record = TokenAccepted(self._state.key, latest.timestamp)
                 self._outgoing.send(PacketKind.CONFIRM, record, out, (to,))
         # Deviates [RMP §1 NULL ACK]: once every site holds what was ordered, the token rests for
-        # `idle_us` at each site. The paper has one time-out.
+        # `idle_us` at each site; while somebody waits for resilience, see `is_awaited`, it does not
+        # rest. The paper has one time-out.
         alone = len(self._state.token_list) <= 1
         settled = alone or self._resilience.needed() >= self._queue.named
         rest_us = self._parameters.idle_us if settled else self._parameters.pass_us
