@@ -194,6 +194,11 @@ def test_the_founding_of_a_coordinator_that_gave_it_up_is_forgotten() -> None:
     assert run(Plan(protocol="ring", nodes=7, seed=700_449, messages=60)).violations == ()
 
 
+def test_a_founding_that_was_accepted_after_another_ring_is_shown() -> None:
+    """A newcomer had accepted a ring before that never came into force; all who remembered died."""
+    assert run(Plan(protocol="ring", nodes=3, seed=1_200_592, messages=60)).violations == ()
+
+
 def test_no_law_blames_a_founding_after_all_clocks_were_set_back() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=700_243, messages=60)).violations == ()
 

@@ -382,7 +382,7 @@ class Coordinator:
     def join_other_ring(self, packet: Any, out: list[Effect]) -> None:
         self._abandon(out)
         ring, state = self._state.ring, self._state
-        if len(ring.chain) == 1 and ring.version.leader == state.key and not state.was_in_force:
+        if ring.is_founding and ring.version.leader == state.key and not state.was_in_force:
             self._forget_ring()  # Nobody else puts this founding in force: it never will be.
         self._search.note_ring(packet)
         self._agenda.push(Code.E_INIT)

@@ -69,10 +69,10 @@ class DeliveryQueue:
 
     def change(self, ring: Ring, captures: bool, former: Sequence[Ring] = ()) -> None:
         """[RNG-16] The ring as a view that names the newcomers. Of the former rings, which were not
-        shown, some may have been formed by the operator's request. A founding that was not known to
-        be in force is shown: sequence numbers count from there."""
-        for founding in former[:1] if not self.has_view else ():
-            if len(founding.chain) == 1 and self._state.me in founding.members:
+        shown, some may have been formed by the operator's request. The founding that was not known
+        to be in force is shown: sequence numbers count from there."""
+        for founding in former if not self.has_view else ():
+            if founding.is_founding and self._state.me in founding.members:
                 self.change(founding, False)
         parted = [each for each in (*former, ring) if each.parted and each.version > self._version]
         members = ring.members
@@ -85,7 +85,7 @@ class DeliveryQueue:
         went = [member for member in left if member not in absent]
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
-        changes = changes_of(self._state.me, joined, went, failed, first and len(ring.chain) == 1)
+        changes = changes_of(self._state.me, joined, went, failed, first and ring.is_founding)
         if parted or (first and ring.trunk > NO_VERSION):
             # To newcomers too: the member that was let go on may die before it shows the view.
             changes = (*changes, Change(ChangeKind.PARTED))

@@ -57,7 +57,7 @@ class Installation:
         self._policy.new_ring()
         self._repair.new_ring()
         self._transfer.forget()
-        if len(ring.chain) == 1:
+        if ring.is_founding:
             state.remember()
 
     def install(self, event: object, out: list[Effect]) -> None:

@@ -141,6 +141,11 @@ class Ring:
         return None
 
     @property
+    def is_founding(self) -> bool:
+        """It has no predecessor."""
+        return len(self.chain) == 1
+
+    @property
     def founding(self) -> Version:
         """The first ring of the group."""
         return self.chain[0].version if self.chain else NO_VERSION

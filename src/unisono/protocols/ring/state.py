@@ -180,8 +180,10 @@ class RingState:
     def accept(self, ring: Ring, out: list[Effect]) -> None:
         """[RNG Phase-2] The ring is accepted, and not in force yet."""
         if self.ring.seats:
-            earlier = (*self.earlier, self.ring)
-            self.earlier = (earlier[0], *earlier[1:][1 - EARLIER_MAX :])
+            first, *later = *self.earlier, self.ring
+            excess = len(later) + 1 - EARLIER_MAX
+            kept = (ring for at, ring in enumerate(later) if at >= excess or ring.is_founding)
+            self.earlier = (first, *kept)
         self.ring = ring
         self.in_force = self.was_in_force = False
         names = {member.name for each in (*self.earlier, ring) for member in each.members}
