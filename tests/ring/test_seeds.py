@@ -199,6 +199,11 @@ def test_a_founding_that_was_accepted_after_another_ring_is_shown() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=1_200_592, messages=60)).violations == ()
 
 
+def test_of_two_that_found_a_group_at_once_one_yields() -> None:
+    """Each heard the other's invitation, and founded alone before it got the other's denial."""
+    assert run(Plan(protocol="ring", nodes=3, seed=1_200_188, messages=60)).violations == ()
+
+
 def test_no_law_blames_a_founding_after_all_clocks_were_set_back() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=700_243, messages=60)).violations == ()
 

@@ -77,6 +77,8 @@ class Coordinator:
         """The attempt is made by the holder of the token: no member failed."""
         self._outbid = False
         """Another member has promised a higher version."""
+        self._has_rival = False
+        """Another member has invited since this one last did."""
         self._rounds = 0
         self._began_us = 0
         """When this member began to invite."""
@@ -100,9 +102,12 @@ class Coordinator:
         return expected <= self._ballot.complete().keys() and self._ballot.has_quorum()
 
     def may_form(self, event: object) -> bool:
-        """[T_TS] Slow members had their chance."""
-        seats = self._state.ring.seats
+        """[T_TS] Slow members had their chance. Of two that found a group of unknown size, one
+        yields as soon as it gets the other's denial or next invitation."""
+        seats, founds_alone = self._state.ring.seats, not self._parameters.sites
         if any(map(self._is_awaited, seats)) or (seats and self._rounds < 2):
+            return False
+        if not seats and founds_alone and self._has_rival and self._rounds < BLOCKED_ROUNDS:
             return False
         return self._ballot.has_quorum()
 
@@ -167,6 +172,7 @@ class Coordinator:
                 self._begin_inviting()
         self._search.end(out)
         self._rounds += 1
+        self._has_rival = False
         if self._rounds > BLOCKED_ROUNDS and not parameters.sites and state.ring.seats:
             if not self._delivery.has_view and self._ballot.is_blocked():
                 self._forget_ring()  # Of unknown size, never in force: those present found it.
@@ -298,6 +304,13 @@ class Coordinator:
             self._lifecycle.fail("the group began anew without this member", cause)
         else:
             state.forget_version()
+
+    def deny(self, packet: MemberRecord, out: list[Effect]) -> None:
+        """[RSP_NEG] To another that invites: its own promise outbids ours if it is higher."""
+        self._has_rival = True
+        if Version(packet.attempt, packet.header.sender) > self._election.promised:
+            self._outbid = True
+        self._election.deny(packet, out)
 
     def release(self, event: object, out: list[Effect]) -> None:
         """[RELEASE] Those that want to leave, since no ring can be formed without them."""

@@ -191,7 +191,7 @@ COORDINATOR: Final = Figure("coordinator", start=C.INIT, arrows=(
     Arrow(C.W_RSP, Code.RING_INFO,     Election.is_later,        Coord.join_other_ring,  C.INIT),
     Arrow(C.W_RSP, Code.RING_INFO,     always,                   stay,                   C.W_RSP),
     Arrow(WORKING, Code.REF_INV_BC,    Coord.is_worthier,        Coord.yield_to_inviter, C.INIT),
-    Arrow(WORKING, Code.REF_INV_BC,    always,                   Election.deny,          None),
+    Arrow(WORKING, Code.REF_INV_BC,    always,                   Coord.deny,             None),
     Arrow(WORKING, Code.TOKEN_BC,      Election.is_later,        Coord.join_other_ring,  C.INIT),
     Arrow(C.W_RSP, Code.TOKEN_BC,      always,                   stay,                   C.W_RSP),
     Arrow(C.W_REF, Code.TOKEN_BC,      RingState.is_my_ring,     Coord.resume,           C.INIT),
