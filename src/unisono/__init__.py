@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         VoteSize,
     )
     from unisono.services.replicating import LogEntry, ReplicatedLog, replicate
+    from unisono.services.sqlite.database import Database, SqlTransaction, sqlite
     from unisono.state_machine import StateMachine
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
@@ -105,6 +106,7 @@ _HOMES = {
     "programs": ("chaos",),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
     "services.replicating": ("LogEntry", "ReplicatedLog", "replicate"),
+    "services.sqlite.database": ("Database", "SqlTransaction", "sqlite"),
     "state_machine": ("StateMachine",),
     "model:Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model:Resilient": ("MAJORITY", "ALL"),
@@ -132,6 +134,7 @@ __all__ = [
     "ChangeScope",
     "Config",
     "Connection",
+    "Database",
     "Denied",
     "Forgotten",
     "Full",
@@ -158,6 +161,7 @@ __all__ = [
     "Service",
     "Shed",
     "SizeVote",
+    "SqlTransaction",
     "Stable",
     "StateMachine",
     "Stats",
@@ -175,6 +179,7 @@ __all__ = [
     "connect",
     "join",
     "replicate",
+    "sqlite",
 ]
 
 

@@ -53,7 +53,7 @@ class MemberOrder:
         self._order = order
         self._member = member
 
-    async def append(self, update: bytes) -> Appended:
+    def append(self, update: bytes) -> Appended:
         return self._order.append(update, self._member)
 
 
@@ -151,11 +151,14 @@ def test_of_two_transactions_that_read_the_same_one_conflicts() -> None:
         async with databases() as (ann, bob):
             await ann.executescript("CREATE TABLE t(a); INSERT INTO t VALUES (10);")
 
+            both_have_read = asyncio.Barrier(2)
+
             async def draw(database: Database) -> str:
                 try:
                     async with database.transaction() as drawing:
                         ((balance,),) = (await drawing.query("SELECT a FROM t")).rows
                         assert isinstance(balance, int)
+                        await both_have_read.wait()
                         drawing.execute("UPDATE t SET a = ?", (balance - 7,))
                 except ReadConflict as conflict:
                     return str(conflict)
@@ -193,7 +196,8 @@ def test_reads_are_local_and_cannot_write(tmp_path: Path) -> None:
             with pytest.raises(Misuse, match="use execute"):
                 await ann.query("DELETE FROM t")
             with pytest.raises(Misuse, match="use query"):
-                await ann.execute("SELECT 1")
+                await ann.executemany("SELECT ?", [(1,)])
+            assert (await ann.execute("SELECT 1")).rows == ((1,),)
             endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x FROM r) SELECT * FROM r"
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(ann.query(endless.replace("*", "max(x)")), 0.05)

@@ -1,4 +1,4 @@
-"""The commands `daemon` and `feed` with their options."""
+"""The commands `daemon`, `feed` and `sql` with their options."""
 
 from __future__ import annotations
 
@@ -128,3 +128,38 @@ def feed(
         "tls_key": tls_key,
     }
     raise typer.Exit(run_feed(group, log, options, retain, as_json))
+
+
+@app.command()
+def sql(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="This replica's database file.")],
+    group: Annotated[str, typer.Option(help="The group that keeps the database.")],
+    name: Annotated[str, typer.Option(help="This replica's name, the same at each start.")],
+    members: Annotated[
+        str, typer.Option(metavar="A,B,…", help="The replicas with which the group began.")
+    ],
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Its log; default: FILE-replica.", show_default=False),
+    ] = None,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Go on after the end of input, until a signal.")
+    ] = False,
+    interface: Interface = None,
+    port: Port = None,
+    peers: Peers = None,
+    bind: Bind = None,
+    advertise: Advertise = None,
+    protocol: Ordered = None,
+    option: Options = None,
+    config: ConfigFile = None,
+    key: Key = None,
+    insecure: Insecure = False,
+    trace: TraceTo = None,
+    as_json: Json = False,
+) -> None:
+    """A replica of a database: statements of stdin, their rows on stdout."""
+    options = member_options(locals()) | {"group": group, "members": members}
+    from unisono.cli.sql import sql as run_sql
+
+    raise typer.Exit(run_sql(path, options | ({"log": log} if log else {}), stay, as_json))

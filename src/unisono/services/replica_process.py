@@ -89,8 +89,9 @@ class ReplicaProcess:
         self._telling: asyncio.TimerHandle | None = None
         self.counts: Counter[str] = Counter()
         self._recover()
-        self._compact_bytes = file.nbytes + CHECKPOINT_BYTES
-        """With so many bytes the log gets a checkpoint."""
+        self._compact_bytes = max(CHECKPOINT_BYTES, 2 * file.nbytes)
+        """With so many bytes the log gets a checkpoint: it has doubled, so that all checkpoints
+        together write about what the updates do, however large the state is."""
 
     def _recover(self) -> None:
         self.engine.restore(self.file.records())
@@ -153,7 +154,7 @@ class ReplicaProcess:
             ]
         )
         engine.order.forget_before(file.base)
-        self._compact_bytes = file.nbytes + CHECKPOINT_BYTES
+        self._compact_bytes = max(CHECKPOINT_BYTES, 2 * file.nbytes)
         self.counts["checkpoints"] += 1
         self._changed()
 
@@ -247,6 +248,8 @@ class ReplicaProcess:
             return b""
         try:
             return self.machine.apply(update.content, self.applied)
+        except StorageFailed:
+            raise
         except Exception as error:  # Alike at all members: the submitter is told.
             return error
 

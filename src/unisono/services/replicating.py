@@ -91,6 +91,11 @@ class ReplicatedLog:
         """Why this replica takes no part any more; None while it does."""
         return str(self._process.ended) if self._process.ended is not None else None
 
+    async def ended(self) -> None:
+        """Returns when this replica takes no part any more; `stopped` says why."""
+        while self._process.ended is None:
+            await self._process.change.wait()
+
     def counters(self) -> dict[str, int]:
         """Commits of the log, records in them, checkpoints, and messages ignored, by reason."""
         dropped = {f"drop.{key}": count for key, count in self._process.engine.dropped.items()}

@@ -7,16 +7,27 @@ import contextlib
 import secrets
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar, Unpack
 
+import unisono
 from unisono.errors import Misuse
+from unisono.services.replica_handles import UpdateHandle
+from unisono.services.replicating import ReplicatedLog, replicate
 from unisono.services.sqlite.replica import SqliteReplica, rows_digest
-from unisono.services.sqlite.statements import StatementKind, checked_write, kind_of, split
+from unisono.services.sqlite.statements import (
+    NotReplicable,
+    StatementKind,
+    checked_write,
+    kind_of,
+    split,
+    tokens_of,
+)
 from unisono.services.sqlite.updates import (
     CheckedRead,
     Parameters,
+    ReadConflict,
     ReplicatedStatement,
     SqlFailure,
     SqlResult,
@@ -26,22 +37,12 @@ from unisono.services.sqlite.updates import (
     encode_update,
 )
 
+__all__ = ["Database", "NotReplicable", "ReadConflict", "SqlResult", "SqlTransaction", "sqlite"]
+
 INTERRUPT_S: Final = 0.05
+LOG_SUFFIX: Final = "-replica"
+"""The log is a directory beside the database file."""
 T = TypeVar("T")
-
-
-class SqlUpdateHandle(Protocol):
-    """Of an update on its way."""
-
-    @property
-    def result(self) -> Awaitable[bytes]:
-        """What the replica here answered, once the update has its place for ever."""
-
-
-class SqlUpdateLog(Protocol):
-    """The order that the database needs."""
-
-    async def append(self, update: bytes) -> SqlUpdateHandle: ...
 
 
 class SqlTransaction:
@@ -75,18 +76,21 @@ class SqlTransaction:
         self._statements.append(statement_of(sql, [parameters]))
 
     def executemany(self, sql: str, rows: Iterable[Parameters]) -> None:
+        """Add a statement that is executed with each of the rows."""
         self._statements.append(statement_of(sql, rows))
 
     async def submit(self) -> None:
+        """What the end of the `async with` does."""
         if self._statements:
             update = tuple(self._statements), tuple(self._reads)
             self.results = await self._database.submit(*update)
 
 
 class Database:
-    """What `unisono.sqlite` gives."""
+    """A replica of a database; `sqlite` gives one. Writes are awaited until they have their place
+    in the order for ever, and are applied here; reads are local."""
 
-    def __init__(self, replica: SqliteReplica, log: SqlUpdateLog) -> None:
+    def __init__(self, replica: SqliteReplica, log: ReplicatedLog) -> None:
         self._replica = replica
         self._log = log
         uri = f"{replica.path.absolute().as_uri()}?mode=ro"
@@ -94,11 +98,12 @@ class Database:
         self._reading = asyncio.Lock()
 
     def close(self) -> None:
+        """End its reading; what `sqlite` gave is closed by it."""
         self._reader.close()
 
     @property
-    def log(self) -> SqlUpdateLog:
-        """The updates' order: who is connected, what is stable."""
+    def log(self) -> ReplicatedLog:
+        """The order of the updates: its members, who is connected, what is stable."""
         return self._log
 
     @property
@@ -109,11 +114,14 @@ class Database:
     # -- writing --------------------------------------------------------------------------------
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> SqlResult:
-        """Execute one statement at all replicas, at the same place of the order.
+        """Execute one statement at all replicas, at the same place of the order. One that only
+        reads is a `query`.
 
         Returns when it is applied here. What SQLite says against it is raised as by `sqlite3`; then
         it changed nothing anywhere.
         """
+        if kind_of(sql) is StatementKind.READ and next(tokens_of(sql)) != "PRAGMA":
+            return await self.query(sql, parameters)
         (result,) = await self.submit((statement_of(sql, [parameters]),))
         return result
 
@@ -126,6 +134,18 @@ class Database:
         """Execute statements that are separated by semicolons, as one update."""
         return await self.submit(tuple(statement_of(each, [()]) for each in split(script)))
 
+    def deposit(self, sql: str, parameters: Parameters = ()) -> UpdateHandle:
+        """Execute it later: `await` the handle, and it is logged here, connected or not; then
+        `handle.green` and `handle.stable`. `answer` of the handle tells what SQLite said."""
+        return self._append((statement_of(sql, [parameters]),))
+
+    async def answer(self, handle: UpdateHandle) -> tuple[SqlResult, ...]:
+        """What its statements did here, or the exception that SQLite raised."""
+        answer = decode_results(await handle.result)
+        if isinstance(answer, SqlFailure):
+            raise answer.error()
+        return answer
+
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqlTransaction]:
         """Several statements as one update; it is submitted when the `async with` ends well."""
@@ -136,6 +156,12 @@ class Database:
     async def submit(
         self, statements: tuple[ReplicatedStatement, ...], reads: tuple[CheckedRead, ...] = ()
     ) -> tuple[SqlResult, ...]:
+        """Execute these as one update, unless rows that were read have changed."""
+        return await self.answer(self._append(statements, reads))
+
+    def _append(
+        self, statements: tuple[ReplicatedStatement, ...], reads: tuple[CheckedRead, ...] = ()
+    ) -> UpdateHandle:
         update = SqlUpdate(
             statements,
             reads,
@@ -143,11 +169,7 @@ class Database:
             secrets.randbits(64),
             self._replica.dialect,
         )
-        handle = await self._log.append(encode_update(update))
-        answer = decode_results(await handle.result)
-        if isinstance(answer, SqlFailure):
-            raise answer.error()
-        return answer
+        return self._log.append(encode_update(update))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -192,3 +214,42 @@ class Database:
 
 def statement_of(sql: str, rows: Iterable[Parameters]) -> ReplicatedStatement:
     return ReplicatedStatement(checked_write(sql), tuple(map(checked_parameters, rows)))
+
+
+@contextlib.asynccontextmanager
+async def sqlite(
+    path: str | Path,
+    /,
+    *,
+    members: Sequence[str],
+    log: str | Path | None = None,
+    config: str | Path | None = None,
+    **options: Unpack[unisono.JoinOptions],
+) -> AsyncIterator[Database]:
+    """A replica of a database: `async with unisono.sqlite("app.db", group="app", name="a",
+    members=["a", "b", "c"]) as db`.
+
+    `path` is this replica's file, which any program may read meanwhile; `log` the directory of its
+    log, by default beside it. The rest is as for `replicate`. It returns at once, connected or not.
+    """
+    path, group = Path(path), options.pop("group", "")
+    if not group:
+        raise Misuse("a replicated database needs the name of its group: give group=")
+    with contextlib.closing(SqliteReplica(path, group)) as replica:
+        replicating = replicate(
+            group,
+            members=members,
+            path=log or path.with_name(path.name + LOG_SUFFIX),
+            machine=replica,
+            config=config,
+            **options,
+        )
+        async with replicating as order:
+            if replica.position > order.position:
+                raise Misuse(
+                    f"{path} has {replica.position} updates, and its log {order.position}: the log"
+                    " is of another replica, or lost; remove both from here, and let others"
+                    " remove() and add() the member"
+                )
+            with contextlib.closing(Database(replica, order)) as database:
+                yield database

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NoReturn
 
-from unisono.errors import Misuse, UnisonoError
+from unisono.errors import Misuse, StorageFailed
 from unisono.services.sqlite.functions import FixedFunctions, dialect
 from unisono.services.sqlite.statements import KEPT_PRAGMAS, PRAGMA_ADVICE, NotReplicable
 from unisono.services.sqlite.updates import (
@@ -73,7 +73,7 @@ _NAMING: Final = frozenset(
 )
 
 
-class ReplicaFailed(UnisonoError):
+class ReplicaFailed(StorageFailed):
     """This replica can no longer follow the group; the message says why, and what to do."""
 
 
