@@ -701,6 +701,20 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | view 2 b c
         c: view 1 a b c | view 2 b c
     """),
+    _doctored("safe", "one that was let go on had received it", """
+        a: view 1 a b c founded | send | a:1 | holds a:1 | view 2 a c
+        b: view 1 a b c founded | holds a:1 | view 3 b parted | left
+        c: view 1 a b c founded | a:1 | holds a:1 | view 2 a c
+    """, "safe"),
+    _doctored("safe", "one was let go on a view later", """
+        a: view 1 a b founded | send | a:1 | holds a:1 | view 2 a b | view 3 a c
+        b: view 1 a b founded | view 2 a b | view 4 b parted | left
+        c: view 3 a c cut a:1
+    """, "safe"),
+    _doctored("safe", "one was let go on, and the others did not go on without it", """
+        a: view 1 a b founded | send | a:1 | holds a:1 | left
+        b: view 1 a b founded | view 2 b parted
+    """, "safe"),
     _doctored("safe", "safe for some", """
         a: view 1 a b | send | a:1
         b: view 1 a b
@@ -1179,6 +1193,11 @@ SOUND: list[Sound] = [
         c#2: restart | join 2 | view 3 a b#2 c#2 founded at 0 | view 5 a b#3 c#2 at 0
         c#2: view 6 c#2 parted at 0
         b#3: restart | join 2 | view 5 a b#3 c#2 at 0 | crash
+    """, "safe"),
+    _sound("what was safe with those that went on, without one that was let go on", """
+        a: view 1 a b founded | send | a:1 | holds a:1 | view 2 a c
+        b: view 1 a b founded | view 3 b parted | left
+        c: view 2 a c cut a:1
     """, "safe"),
     _sound("a part that was let go on delivers what is left of the last view", """
         a: view 1 a b c | send | a:1 | send | a:2 | view 2 a b

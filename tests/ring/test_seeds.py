@@ -204,6 +204,10 @@ def test_of_two_that_found_a_group_at_once_one_yields() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=1_200_188, messages=60)).violations == ()
 
 
+def test_no_law_blames_one_that_was_let_go_on_for_what_the_others_had_gone_on_with() -> None:
+    assert run(Plan(protocol="ring", nodes=4, seed=1_200_053, messages=60)).violations == ()
+
+
 def test_no_law_blames_a_founding_after_all_clocks_were_set_back() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=700_243, messages=60)).violations == ()
 

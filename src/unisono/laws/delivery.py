@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from itertools import pairwise
 
+from unisono.laws.holding import Holdings
+from unisono.laws.succession import PARTED, NextViews, tells
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import (
@@ -224,8 +226,11 @@ def safe(history: History) -> Iterator[Finding]:
 
     Let any life p deliver a safe message m while its last view before, regular or transitional, is
     v (of p's own rows). Each correct life q among v's members that may owe m (see `agreement`)
-    delivers m. The violation names q and m; the other is the smallest such p, and the detail has
-    the id of v (of p's first delivery of m).
+    delivers m. But not one that an operator let go on without p, where the others had gone on
+    without it: right after v, q has a view with the change `parted` that lacks p, and the view that
+    p has (if it has none, and is not alive, the smallest life that has one) lacks q; and q tells
+    that it did not have m when v ended (see `received`). The violation names q and m; the other is
+    the smallest such p, and the detail has the id of v (of p's first delivery of m).
     """
     witness: dict[tuple[str, str], Finding] = {}
     correct = {key: trace for key, trace in history.lives.items() if trace.correct}
@@ -240,10 +245,24 @@ def safe(history: History) -> Iterator[Finding]:
                 q = correct.get(key)
                 if q is None or message in q.delivered:
                     continue
-                if q.owes(sender_of(row), number_of(row)):
+                if q.owes(sender_of(row), number_of(row)) and not _let_go(history, p, q, view, row):
                     detail = f"not delivered; was safe in view {view.view}"
                     witness.setdefault((key, message), Finding(key, message, p.key, detail))
     yield from witness.values()
+
+
+def _let_go(
+    history: History, p: IncarnationTrace, q: IncarnationTrace, view: Row, message: Row
+) -> bool:
+    """Whether q, without the message, was let go on from p's view, and p went on without q."""
+    nexts, holdings = history.derived(NextViews), history.derived(Holdings)
+    same = next((row for row in q.views if row.view == view.view), None)
+    here = nexts.after(q, same) if same is not None else None
+    there = nexts.after(p, view)
+    if here is None or not tells(here, PARTED) or p.key in (here.members or ()):
+        return False
+    gone = there is not None and q.key not in (there.members or ())
+    return gone and holdings.told and holdings.lacks(q.key, view.view, message)
 
 
 def progress(history: History) -> Iterator[Finding]:

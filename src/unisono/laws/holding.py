@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from unisono.laws.cuts import delivered_before
+from unisono.laws.succession import NextViews
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import VIEWS
 from unisono.trace.history import (
@@ -133,12 +133,8 @@ def received(history: History) -> Iterator[Finding]:
     if not holdings.told:
         return
     seen: set[tuple[str, str]] = set()
-    following: dict[str, Row] = {}
-    for trace in history.lives.values():
-        for row, after in pairwise(trace.views):
-            following.setdefault(row.view, after)
+    nexts = history.derived(NextViews)
     for p, trace in history.lives.items():
-        nexts = {row.step: after for row, after in pairwise(trace.views)}
         crashed_us = crash_us(trace)
         regular: Row | None = None
         members: set[str] = set()
@@ -147,10 +143,9 @@ def received(history: History) -> Iterator[Finding]:
             if row.kind in VIEWS:
                 members = set(row.members or ())
                 regular = row if row.kind == "view" else regular
-                if regular is not None and (regular.step in nexts or trace.end != ALIVE):
-                    to = nexts.get(regular.step) or following.get(regular.view)
-                    members &= set(to.members or ()) if to is not None else members
-                    alone = to is None
+                to = nexts.after(trace, regular) if regular is not None else None
+                members &= set(to.members or ()) if to is not None else members
+                alone = to is None and trace.end != ALIVE
             elif row.kind == "deliver" and row.service == "safe" and regular is not None:
                 if alone and row.t_us >= crashed_us:
                     continue

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from unisono.laws.cycles import knots
-from unisono.trace.history import History, IncarnationTrace
+from unisono.trace.history import ALIVE, History, IncarnationTrace
 from unisono.trace.record import Row
 
 FOUNDED, PARTED, MERGED = "founded", "parted", "merged"
@@ -137,6 +137,26 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
         return name
 
     return {key: origin(name) for key, name in found.items()}
+
+
+class NextViews:
+    """Which view a life, or any life, has right after another."""
+
+    def __init__(self, history: History) -> None:
+        self._own = {
+            key: {row.step: after for row, after in pairwise(trace.views)}
+            for key, trace in history.lives.items()
+        }
+        self._any: dict[str, Row] = {}
+        for trace in history.lives.values():
+            for row, after in pairwise(trace.views):
+                self._any.setdefault(row.view, after)
+
+    def after(self, trace: IncarnationTrace, view: Row) -> Row | None:
+        """That of the life itself; if it has none, and is not alive, the one that the smallest life
+        that has one has right after that view."""
+        own = self._own[trace.key].get(view.step)
+        return own if own is not None or trace.end == ALIVE else self._any.get(view.view)
 
 
 class Succession:
