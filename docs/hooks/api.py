@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 MODULES: Final = {
     "unisono": "The group: join it, send to it, read its stream.",
     "unisono.sync": "The group [for threads](PATTERNS.md#threads).",
+    "unisono.services.sharing": "[Shared objects](SERVICES.md).",
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.services.merging": "[State on merge](PATTERNS.md#state-on-merge).",
@@ -38,6 +39,7 @@ WITH_METHODS: Final = (
     *(
         "unisono",
         "unisono.sync",
+        "unisono.services.sharing",
         "unisono.services.actions",
         "unisono.services.rpc",
         "unisono.services.merging",

@@ -143,3 +143,15 @@ def _is_int(value: object) -> bool:
 def _check_lock(number: int) -> None:
     if not _is_int(number) or not 0 <= number < LOCKS:
         raise Misuse(f"lock {number!r}: a group's locks are numbered 0 to {LOCKS - 1}")
+
+
+def size_vote(minimum: int | SizeVote | str) -> int | SizeVote:
+    """What a vote names: a number of members, or a `SizeVote`, also by name."""
+    if isinstance(minimum, str):
+        if minimum.upper() not in SizeVote.__members__:
+            names = ", ".join(map(str, SizeVote))
+            raise Misuse(f"no vote {minimum!r}: give a number of members, or {names}")
+        return SizeVote[minimum.upper()]
+    if minimum in tuple(SizeVote) and not isinstance(minimum, SizeVote):
+        raise Misuse(f"minimum={minimum}: write SizeVote.{SizeVote(minimum).name} if you mean that")
+    return minimum

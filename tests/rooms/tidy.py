@@ -28,6 +28,7 @@ PURE_FOLDERS = (
     "unisono.services.calls",
     "unisono.services.commit",
     "unisono.services.merge",
+    "unisono.services.objects",
     "unisono.services.replication",
     "unisono.services.sqlite.statements",
     "unisono.services.sqlite.updates",

@@ -40,6 +40,7 @@ from unisono.requests import (
     VoteSize,
     command_named,
     not_taken,
+    size_vote,
 )
 
 BATCH_COUNT_MAX: Final = 4096
@@ -108,6 +109,11 @@ class Group:
     @property
     def protocol(self) -> str:
         return self._sessions.spec.name
+
+    @property
+    def one_order(self) -> bool:
+        """Whether all that are members at a time have one history, as replicas need."""
+        return self._sessions.spec.serves_daemons(self.config.options)
 
     @property
     def me(self) -> Member:
@@ -209,8 +215,8 @@ class Group:
         to: str | Sequence[str] | None = None,
     ) -> int:
         """Multicast it now, or raise `Full`."""
-        messages = PayloadBatch((self._sealed(payload),))
         groups = () if to is None else self._sessions.groups(to)
+        messages = PayloadBatch((self._sealed(payload),))
         return self._send_buffer.submit_nowait(messages, self._level(service), groups)
 
     # -- requests ---------------------------------------------------------------------------------
@@ -236,15 +242,7 @@ class Group:
     async def vote(self, minimum: int | SizeVote | str) -> None:
         """Vote on the size below which the group must not go on after a failure: a number of
         members, or a `SizeVote`, also by name. The largest vote holds."""
-        if isinstance(minimum, str):
-            if minimum.upper() not in SizeVote.__members__:
-                names = ", ".join(map(str, SizeVote))
-                raise Misuse(f"no vote {minimum!r}: give a number of members, or {names}")
-            minimum = SizeVote[minimum.upper()]
-        if minimum in tuple(SizeVote) and not isinstance(minimum, SizeVote):
-            name = SizeVote(minimum).name
-            raise Misuse(f"minimum={minimum}: write SizeVote.{name} if you mean that")
-        command = VoteSize(minimum)
+        command = VoteSize(minimum := size_vote(minimum))
         self._check(command)
         if minimum > len(self.members):
             raise Misuse(
@@ -314,8 +312,9 @@ class Group:
         self, messages: Sequence[bytes], service: ServiceLevel | str | None = None
     ) -> int:
         """Multicast what is sealed already."""
-        batch, level = PayloadBatch(messages), self._level(service)
-        return await self._send_buffer.submit(batch, level, own=False)
+        return await self._send_buffer.submit(
+            PayloadBatch(messages), self._level(service), own=False
+        )
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
         self._loop.check()

@@ -1,0 +1,1 @@
+"""Shared objects as a pure state machine: operations in one order go in, results come out."""

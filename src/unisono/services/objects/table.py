@@ -1,0 +1,202 @@
+"""All shared objects of a group, and the sessions that hold or wait for something in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.services.objects import kinds
+from unisono.services.objects.state import LATER, Rejected, SharedState, Ticket
+from unisono.services.objects.values import Value, decoded, encoded
+
+TICK_MS_MAX: Final = 60_000
+"""The group's time goes on by so much at once, at most."""
+
+
+class Answered(NamedTuple):
+    """The result of an operation, or why it was not possible."""
+
+    ticket: Ticket
+    result: Value
+    place: int
+    rejected: str = ""
+
+
+class ObjectChange(NamedTuple):
+    """For those that watch."""
+
+    kind: str
+    name: str
+    key: Value
+    value: Value
+    place: int
+
+
+class SessionEnded(NamedTuple):
+    """All that this session had and waited for is free."""
+
+    session: str
+    place: int
+
+
+Outcome = Answered | ObjectChange | SessionEnded
+
+
+class Operated(NamedTuple):
+    """An operation as it was applied, for histories."""
+
+    ticket: Ticket
+    kind: str
+    name: str
+    method: str
+    arguments: tuple[Value, ...]
+    place: int
+
+
+@dataclass(slots=True)
+class _Session:
+    messages: int = 0
+    """That it sent since it has something."""
+    claims: set[int] = field(default_factory=set)
+    """Numbers of the operations by which it holds, or waits for, something."""
+
+
+class ObjectTable:
+    """The same messages in the same order give the same table, and the same outcomes."""
+
+    def __init__(self) -> None:
+        self.place = 0
+        self.now_ms = 0
+        self.counts: Counter[str] = Counter()
+        self.sessions: dict[str, _Session] = {}
+        self._objects: dict[tuple[str, str], SharedState] = {}
+        self._current: tuple[str, str] = ("", "")
+        self._outcomes: list[Outcome] = []
+        self.origin = ""
+        """Who sent the first message: another group of the same name has other objects."""
+        self.operated: list[Operated] = []
+        """By the last message."""
+
+    def object(self, kind: str, name: str) -> SharedState:
+        """It exists from its first operation on."""
+        found = self._objects.get((kind, name))
+        if found is None:
+            made = kinds.KINDS.get(kind)
+            if made is None:
+                raise Rejected(f"there is no kind of object named {kind!r}")
+            found = self._objects[kind, name] = made(self)
+        return found
+
+    def look(self, kind: str, name: str) -> SharedState:
+        """For reading only."""
+        return self._objects.get((kind, name)) or kinds.KINDS[kind](self)
+
+    @property
+    def timed(self) -> bool:
+        """Whether somebody has to advance the group's time."""
+        return any(each.timed for each in self._objects.values())
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def apply(self, session: str, payload: bytes) -> list[Outcome]:
+        """A message, at its place in the order."""
+        self._outcomes, self.operated = [], []
+        self.origin = self.origin or session
+        try:
+            kind, *rest = decoded(payload)
+            if (known := self.sessions.get(session)) is not None:
+                known.messages += 1
+            if kind == "do":
+                for number, *operation in rest:
+                    self._operate(Ticket(session, number), *operation)
+            elif kind == "tick":
+                self._tick(*rest)
+            elif kind == "end":
+                self._end(session)
+            elif kind == "expire":
+                self._expire(*rest)
+            elif kind != "renew":
+                self.counts["drop.foreign"] += 1
+        except (BadPacket, TypeError, ValueError):
+            self.counts["drop.bad"] += 1
+        return self._outcomes
+
+    def _operate(
+        self, ticket: Ticket, kind: str, name: str, method: str, *arguments: Value
+    ) -> None:
+        self.place += 1
+        self._current = (kind, name)
+        self.operated.append(Operated(ticket, kind, name, method, arguments, self.place))
+        try:
+            result = self.object(kind, name).operation(method)(ticket, *arguments)
+        except Rejected as error:
+            self._outcomes.append(Answered(ticket, None, self.place, str(error)))
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+            text = f"{method}{arguments!r} is not possible on a {kind}: {error}"
+            self._outcomes.append(Answered(ticket, None, self.place, text))
+        else:
+            if result is not LATER:
+                self._outcomes.append(Answered(ticket, result, self.place))
+
+    def _tick(self, since_ms: int, until_ms: int) -> None:
+        """Of two that advance the same time, the second has no effect."""
+        if since_ms != self.now_ms or not 0 < until_ms - since_ms <= TICK_MS_MAX:
+            return
+        self.place += 1
+        self.now_ms = until_ms
+        for found in self._each():
+            if found.timed:
+                found.ticked()
+
+    def _expire(self, session: str, messages: int) -> None:
+        """Unless it has been heard of since."""
+        found = self.sessions.get(session)
+        if found is not None and found.messages == messages:
+            self._end(session)
+
+    def _end(self, session: str) -> None:
+        if self.sessions.pop(session, None) is None:
+            return
+        self.place += 1
+        for found in self._each():
+            found.ended(session)
+        self._outcomes.append(SessionEnded(session, self.place))
+
+    def _each(self) -> Iterator[SharedState]:
+        for key, found in sorted(self._objects.items()):
+            self._current = key
+            yield found
+
+    # -- Surroundings -----------------------------------------------------------------------------
+
+    def answer(self, ticket: Ticket, result: Value) -> None:
+        self._outcomes.append(Answered(ticket, result, self.place))
+
+    def claim(self, ticket: Ticket) -> None:
+        self.sessions.setdefault(ticket.session, _Session()).claims.add(ticket.number)
+
+    def disclaim(self, ticket: Ticket) -> None:
+        if (found := self.sessions.get(ticket.session)) is not None:
+            found.claims.discard(ticket.number)
+            if not found.claims:
+                del self.sessions[ticket.session]
+
+    def changed(self, key: Value, value: Value) -> None:
+        self._outcomes.append(ObjectChange(*self._current, key, value, self.place))
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        sessions = [[name, s.messages, sorted(s.claims)] for name, s in self.sessions.items()]
+        objects = [[*key, found.plain()] for key, found in self._objects.items()]
+        return encoded([self.origin, self.place, self.now_ms, sessions, objects])
+
+    def restore(self, state: bytes) -> None:
+        self.origin, self.place, self.now_ms, sessions, objects = decoded(state)
+        self.sessions = {name: _Session(count, set(claims)) for name, count, claims in sessions}
+        self._objects = {}
+        for kind, name, plain in objects:
+            self.object(kind, name).restore(plain)
