@@ -1082,6 +1082,10 @@ SOUND: list[Sound] = [
         b: view 1 a b c | transitional 1t a b stayed a b | a:1 | view 2 b stayed b
         c: view 1 a b c | view 3 c stayed c | left
     """, but="prefix one_primary"),
+    _sound("each was in a view of the other that it was not shown itself", """
+        a: view 1 a b | view 2 a stayed a
+        b: view 3 b | send | b:1 | view 4 a b stayed b | left
+    """, but="prefix one_primary"),
     _sound("parted in a view that one of them never left", """
         a: view 1 a b | send | a:1 | view 3 a b cut b:1 stayed a | b:2
         b: view 1 a b | view 2 b | send | b:1 | view 3 a b cut a:1 stayed b | send | b:2

@@ -121,7 +121,8 @@ def agreement(history: History) -> Iterator[Finding]:
     then one with it again; or in a view with q from which q did not come along, by the transitional
     view that p has before its next one or its end, or by the transitional set of the next one; or
     before their first view together, if q had a view before that one, and its transitional set at q
-    has not p: they merged.
+    has not p: they merged; or, where they never were in a view that both installed, before the
+    first one of p with q, if p had a view before that one, and its transitional set at p has not q.
     A violation names q and m; the other is the smallest such p.
     """
     witness: dict[tuple[str, str], Finding] = {}
@@ -185,14 +186,18 @@ def _apart(p: IncarnationTrace, q: IncarnationTrace) -> list[tuple[int, int]]:
 
 
 def _merge(p: IncarnationTrace, q: IncarnationTrace) -> bool:
-    """Whether q comes from another component to its first view with p."""
+    """Whether q comes from another component to its first view with p; or, if they never were in a
+    view that both installed, p to its first view with q."""
     shared = {row.view for row in p.views}
     for before, row in pairwise(q.views):
         if row.view in shared and p.key in (row.members or ()):
             return row.stayed is not None and p.key not in row.stayed and before.view not in shared
         if before.view in shared and p.key in (before.members or ()):
             return False
-    return False
+    if any(row.view in shared and p.key in (row.members or ()) for row in q.views):
+        return False
+    met = next((row for row in p.views if q.key in (row.members or ())), p.views[0])
+    return met is not p.views[0] and met.stayed is not None and q.key not in met.stayed
 
 
 def _ended(p: IncarnationTrace) -> Iterator[tuple[Row, int]]:
