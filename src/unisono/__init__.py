@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unisono.errors import (
         BadPacket,
         BadTrace,
+        ClosedGroup,
         Denied,
         Forgotten,
         LockLost,
@@ -79,7 +80,7 @@ _HOMES = {
     "config": ("Config", "JoinOptions"),
     "core": ("Answer", "Cause"),
     "errors": (
-        *("BadPacket", "BadTrace", "Denied", "Forgotten", "LockLost", "NotHeld"),
+        *("BadPacket", "BadTrace", "ClosedGroup", "Denied", "Forgotten", "LockLost", "NotHeld"),
         "NotResilient",
         *("Misuse", "Refused", "Stopped", "TooLarge", "Undelivered", "UnisonoError"),
         "WrongKey",
@@ -132,6 +133,7 @@ __all__ = [
     "Change",
     "ChangeKind",
     "ChangeScope",
+    "ClosedGroup",
     "Config",
     "Connection",
     "Database",

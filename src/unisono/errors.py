@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UnisonoError(Exception):
@@ -52,6 +52,16 @@ class Undelivered(Stopped):
 class NotResilient(UnisonoError):
     """The message is delivered, but will not be as resilient as its service requires: too few of
     the members that can hold it are left. Some may hold it all the same."""
+
+
+class ClosedGroup(UnisonoError):
+    """A message was sent to `groups` that accept messages of their members only, and its sender is
+    none: they do not deliver it."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        names = ", ".join(groups)
+        super().__init__(f"closed to those who are not members: {names}; join to send there")
+        self.groups = tuple(groups)
 
 
 class Forgotten(UnisonoError):

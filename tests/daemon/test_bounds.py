@@ -28,7 +28,8 @@ from tests.daemon.stage import (
 from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, eventually
 from unisono.client import frames
-from unisono.client.frames import FrameKind, FrameSplitter, JoinFrame, ShedFrame, StateFrame, framed
+from unisono.client.frame_splitter import FrameSplitter
+from unisono.client.frames import FrameKind, JoinFrame, ShedFrame, StateFrame, framed
 from unisono.daemon import Daemon, RegistryLimits, SessionLimits, records
 from unisono.daemon.records import MulticastFields, encoded
 from unisono.layout import decode

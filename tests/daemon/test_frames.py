@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.client import frames
+from unisono.client.frame_splitter import FrameSplitter
 from unisono.client.frames import (
     BundleReader,
     FrameKind,
-    FrameSplitter,
     HelloFrame,
     JoinFrame,
+    PlacedFrame,
     ShedFrame,
     StateFrame,
     SubmitFrame,
@@ -104,14 +105,10 @@ def test_a_view_round_trips_whole_or_as_a_change(who: list[Member], seq: int) ->
 
 def test_all_other_frames_round_trip() -> None:
     assert decode(HelloFrame, body_of(frames.hello("a", 7))[1])[2:] == ("a", 7)
-    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, False)))[1]) == (
-        "g",
-        True,
-        False,
-        False,
-        "",
-    )
-    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, True, True)))[1]).replayable
+    for join in (JoinFrame("g", True, False), JoinFrame("g", True, True, True, "x", True)):
+        assert decode(JoinFrame, body_of(framed(join))[1]) == join
+    placed = PlacedFrame(7, 2, 0, ("g", "h"))
+    assert decode(PlacedFrame, body_of(framed(placed))[1]) == placed
     told = WelcomeFrame(
         "d", Address("::1", 1), "mtp", Service.AGREED, True, (Service.FIFO, Service.AGREED), 99
     )

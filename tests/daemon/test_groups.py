@@ -100,14 +100,16 @@ async def test_a_connection_without_a_group_may_send(place: Path) -> None:
             assert await out.send(("red", "x"), b"2") == 2
             assert await out.send_many(["red"], [b"3", b"4"], service="agreed") == 4
             assert await out.send("nobody", b"5") == 5
+            last = await out.send("red", b"6").ordered
             me = out.me
         assert out.stopped == "the connection was closed"
         with pytest.raises(unisono.Stopped, match="closed"):
             await out.send("red", b"6")
-        found = await messages(a, 4)
+        found = await messages(a, 5)
         assert [(m.sender, m.number, m.payload) for m in found] == [
-            (me, number, str(number).encode()) for number in (1, 2, 3, 4)
+            (me, number, str(number).encode()) for number in (1, 2, 3, 4, 6)
         ]
+        assert last == found[-1].seq
         assert me.name == "out" and me not in a.members
         assert await heard(b, 1) == [b"2"]
 

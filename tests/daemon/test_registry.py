@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from tests.daemon.world import daemon, play
 from tests.rooms import tidy
-from unisono.client.frames import bundle_of, submit_head
+from unisono.client.frames import PlacedFrame, bundle_of, submit_head
 from unisono.daemon import records, registry
-from unisono.daemon.effects import AdoptState, DeliverBundle, Disconnect, Effect, InstallView
+from unisono.daemon.effects import (
+    AdoptState,
+    DeliverBundle,
+    Disconnect,
+    Effect,
+    InstallView,
+    ReportPlace,
+)
 from unisono.daemon.locks import GroupLocks
 from unisono.daemon.records import (
     ClientDied,
@@ -27,6 +34,7 @@ from unisono.daemon.records import (
     MulticastFields,
     StateFields,
     StateKey,
+    Stranger,
     encoded,
 )
 from unisono.daemon.registry import SNAPSHOT_VERSION, Client, Registry, RegistryLimits, Snapshot
@@ -50,7 +58,52 @@ def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: 
     return encoded(MulticastFields(number, before, None, head + bundle_of(payloads)))
 
 
+def sent(level: Service, *groups: str, number: int = 9, stranger: bool = True) -> bytes:
+    """A message of an outsider, or of a client that may be in a group."""
+    body = submit_head(level, groups) + bundle_of([b"x"])
+    who = Stranger("out", 1) if stranger else None
+    return encoded(MulticastFields(number, 4, who, body))
+
+
 # -- what it does -------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TRA-19")
+def test_a_closed_group_takes_messages_of_its_members_only() -> None:
+    me = founded()
+    me.deliver(D, joined(1, "a", "open"))
+    me.deliver(D, encoded(ClientJoined(2, "b", "b", 2, False, closed=True)))
+    me.deliver(D, encoded(ClientJoined(3, "shut", "c", 3, False, closed=True)))
+    (placed,) = me.deliver(D, sent(Service.AGREED, "shut"))
+    assert placed == ReportPlace(9, PlacedFrame(5, 1, me.seq, ("shut",)))
+    (bundle,) = me.deliver(D, sent(Service.AGREED, "shut", number=3, stranger=False))
+    assert isinstance(bundle, DeliverBundle) and bundle.to == (3,), "a member's own group"
+    (placed,) = me.deliver(D, sent(Service.AGREED, "b", "shut", number=2, stranger=False))
+    assert placed.placed.refused == ("shut",), "all of its groups, or none"
+    assert me.deliver(E, sent(Service.AGREED, "shut")) == [], "its own daemon reports it"
+
+
+@pytest.mark.rule("TRA-19")
+def test_only_a_total_order_makes_a_refusal_one_of_all_groups() -> None:
+    me = founded()
+    me.deliver(D, joined(1, "a", "open"))
+    me.deliver(D, encoded(ClientJoined(3, "shut", "c", 3, False, closed=True)))
+    assert me.deliver(E, sent(Service.AGREED, "open", "shut")) == []
+    (bundle,) = me.deliver(E, sent(Service.FIFO, "open", "shut"))
+    assert isinstance(bundle, DeliverBundle) and bundle.to == (1,)
+
+
+def test_a_newcomer_knows_which_groups_are_closed_until_they_end() -> None:
+    me = founded()
+    me.deliver(D, encoded(ClientJoined(3, "shut", "c", 3, False, closed=True)))
+    me = Registry.restored(D, me.snapshot())
+    assert me.deliver(D, sent(Service.AGREED, "shut"))[0].placed.refused == ("shut",)
+    (refusal,) = me.deliver(D, joined(4, "d", "shut"))
+    assert isinstance(refusal, Disconnect) and "closed=true and this member has" in refusal.reason
+    me.deliver(D, encoded(ClientLeft(3)))
+    me.deliver(D, joined(5, "e", "shut"))
+    placed, bundle = me.deliver(D, sent(Service.AGREED, "shut"))
+    assert placed.placed.refused == () and bundle.to == (5,)
 
 
 def test_a_joining_client_gives_a_view_at_its_sequence_number() -> None:

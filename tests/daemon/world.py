@@ -45,9 +45,11 @@ from unisono.daemon.records import (
     encoded,
 )
 from unisono.daemon.registry import Registry, RegistryLimits
-from unisono.model import Address, ChangeKind, Member, Message, Service, View
+from unisono.model import Address, ChangeKind, Member, Message, Service, View, is_ordered
 
 GROUPS = ("g", "h", "i")
+CLOSED = "i"
+"""Only members send to this one."""
 LEVELS = (Service.AGREED, Service.AGREED, Service.SAFE, Service.FIFO)
 
 
@@ -84,6 +86,8 @@ class Reader:
         entry = self.stream.popleft()
         if isinstance(entry, Message):
             assert self.views, "a message before the first view"
+            if self.group == CLOSED:
+                assert entry.sender in self.views[-1].members, "an outsider in a closed group"
             self.heard.append(entry)
             if entry.seq is not None:
                 self.log.append(entry.seq)
@@ -245,7 +249,10 @@ class World:
         with_state = self.dice.random() < 0.7
         key = ClientKey(who, self.number)
         self.readers[key] = Reader(key, name, group, with_state)
-        self.say(who, encoded(ClientJoined(key.number, group, name, self.number, with_state)))
+        joined = ClientJoined(
+            key.number, group, name, self.number, with_state, closed=group == CLOSED
+        )
+        self.say(who, encoded(joined))
 
     def multicast(self, reader: Reader) -> None:
         count = self.dice.randint(1, 3)
@@ -366,10 +373,16 @@ class Twin:
         self.members = {group: inside for group, inside in kept.items() if inside}
 
     def _say(self, key: ClientKey, record: records.ClientMulticast) -> None:
-        known = any(key == each for inside in self.members.values() for each, _ in inside)
-        if record.stranger is None and not known:
+        of = {each: group for group, inside in self.members.items() for each, _ in inside}
+        if record.stranger is None and key not in of:
             return
-        for group in record.submit.groups:
+        groups = list(record.submit.groups)
+        outside = record.stranger is not None or of[key] != CLOSED
+        if CLOSED in groups and CLOSED in self.members and outside:
+            groups.remove(CLOSED)
+            if is_ordered(record.submit.level):
+                return
+        for group in groups:
             for each, _ in self.members.get(group, ()):
                 self.heard[each] += cut(record.submit, record.before)
 

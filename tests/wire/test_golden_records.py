@@ -12,6 +12,7 @@ from unisono.client import frames
 from unisono.client.frames import (
     FrameKind,
     JoinFrame,
+    PlacedFrame,
     ShedFrame,
     StateFrame,
     WelcomeFrame,
@@ -154,6 +155,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
         frames.bundle_of([b"x", b"yz"]),
     ),
     "shed": lambda: framed(ShedFrame(5)),
+    "placed": lambda: framed(PlacedFrame(5, 2, 9, ("g",))),
     "record.join": lambda: encoded(ClientJoined(3, "g", "a", 7, True, True)),
     "record.leave": lambda: encoded(ClientLeft(3)),
     "record.gone": lambda: encoded(ClientDied(3, "why")),

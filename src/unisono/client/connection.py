@@ -14,6 +14,7 @@ from unisono.config import NAME
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.joining import Opening
 from unisono.model import Buffer, Member, Message, PayloadBatch, ServiceLevel, View
+from unisono.net.handle import Handle, Handles, Placement
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Entry
@@ -54,10 +55,13 @@ class Connection:
         self._closing = False
         self._done: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._send_buffer = SendBuffer()
+        self._handles = Handles()
+        self._send_buffer = SendBuffer(handles=self._handles)
         self._session = DaemonSession(
             at,
-            _SendOnly(self._opened, self._send_buffer.stepped, self._session_ended),
+            _SendOnly(
+                self._opened, self._send_buffer.stepped, self._handles.place, self._session_ended
+            ),
             self._served.welcomed,
             name,
             new_incarnation(),
@@ -86,27 +90,29 @@ class Connection:
         found["send.waiting"] = self._send_buffer.waiting_count
         return dict(sorted(found.items()))
 
-    async def send(
+    def send(
         self,
         groups: str | Sequence[str],
         payload: Buffer,
         service: ServiceLevel | str | None = None,
-    ) -> int:
-        """Send to these groups; waits while the window is full. Returns the message's number."""
-        return await self.send_many(groups, (payload,), service)
+    ) -> Handle:
+        """Send to these groups. `await` the handle to wait while the window is full; it returns the
+        message's number. `await handle.ordered` waits until the groups deliver it, and raises
+        `ClosedGroup` if one of them accepts messages of members only."""
+        return self.send_many(groups, (payload,), service)
 
-    async def send_many(
+    def send_many(
         self,
         groups: str | Sequence[str],
         payloads: Iterable[Buffer],
         service: ServiceLevel | str | None = None,
-    ) -> int:
-        """Send them in this order; returns the last one's number."""
+    ) -> Handle:
+        """Send them in this order; the handle is the last one's."""
         messages = PayloadBatch(map(self._checked, payloads))
         level, names = self._level(service), group_names(groups)
         if not messages:
-            return 0
-        return await self._send_buffer.submit(messages, level, names)
+            return Handle(level, own=False)
+        return self._send_buffer.submit(messages, level, names, own=False)
 
     def _checked(self, payload: Buffer) -> bytes:
         if self._ended is not None or self._closing:
@@ -169,6 +175,7 @@ class Connection:
     def _session_ended(self, reason: str | None) -> None:
         self._ended = reason or "the connection was closed"
         self._send_buffer.end(Stopped(self._ended))
+        self._handles.fail(self._ended)
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(Stopped(self._ended))
         if self._done is not None and not self._done.done():
@@ -176,16 +183,17 @@ class Connection:
 
 
 class _SendOnly:
-    """The events of a session in no group. Only notices of stability are received; they are
-    dropped."""
+    """The events of a session in no group. Notices of stability are dropped."""
 
     def __init__(
         self,
         opened: Callable[[Member], None],
         stepped: Callable[[], None],
+        place: Callable[[Placement], None],
         ended: Callable[[str | None], None],
     ) -> None:
         self.opened, self.stepped, self.ended = opened, stepped, ended
+        self.place = place
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 

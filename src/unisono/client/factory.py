@@ -72,6 +72,7 @@ class DaemonFactory:
                     config.slow == "shed",
                     config.replayable,
                     config.format,
+                    config.closed,
                 )
             ),
         )

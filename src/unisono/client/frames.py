@@ -42,7 +42,7 @@ from unisono.model import (
 )
 
 MAGIC: Final = b"USOC"
-VERSION: Final = 4
+VERSION: Final = 5
 NAME_BYTES_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
 """Groups that one message may be addressed to."""
@@ -79,6 +79,7 @@ class FrameKind(IntEnum):
     LEFT = 25
     BLOCKED = 26
     ANSWER = 27
+    PLACED = 28
 
 
 class FrameFront(NamedTuple):
@@ -89,51 +90,12 @@ class FrameFront(NamedTuple):
     kind: U8
 
 
-_FRONT: Final = layout_of(FrameFront)
-FRONT_BYTES: Final = _FRONT.field.least
+FRONT: Final = layout_of(FrameFront)
+FRONT_BYTES: Final = FRONT.field.least
 
 
 def frame(kind: FrameKind, *parts: Buffer) -> bytes:
-    return b"".join((_FRONT.pack(sum(map(len, parts)) + 1, kind), *parts))
-
-
-class FrameSplitter:
-    """Splits a stream of bytes into frames; frames beyond the bound are refused."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._rest = bytearray()
-        self._needed = 0
-
-    def allow(self, bytes_max: int) -> None:
-        """The bound from the next frame on."""
-        self._bytes_max = bytes_max
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """Kind and body of each frame that is complete. The bound may change between two."""
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._needed:
-                return
-            # Frames are views of this buffer, so it is never resized again.
-            whole = memoryview(self._rest)
-            self._rest = bytearray()
-        else:
-            whole = memoryview(data)
-        at, end = 0, len(whole)
-        while end - at >= FRONT_BYTES:
-            (length, kind), body = _FRONT.read(whole, at)
-            if not 1 <= length <= self._bytes_max:
-                raise BadPacket("frame_length")
-            after = at + 4 + length
-            if after > end:
-                self._needed = 4 + length
-                break
-            yield kind, whole[body:after]
-            at = after
-        else:
-            self._needed = FRONT_BYTES
-        self._rest = bytearray(whole[at:])
+    return b"".join((FRONT.pack(sum(map(len, parts)) + 1, kind), *parts))
 
 
 # -- levels, bundles ----------------------------------------------------------------------------
@@ -217,6 +179,7 @@ class JoinFrame(NamedTuple):
     sheds: Bit
     replayable: Bit = False
     format: str = ""
+    closed: Bit = False
 
 
 class SubmitFrame(NamedTuple):
@@ -264,6 +227,18 @@ class ShedFrame(NamedTuple):
     """Messages dropped here because the client reads slowly."""
 
     messages: U64
+
+
+class PlacedFrame(NamedTuple):
+    """What became of messages that the client sent to other groups."""
+
+    number: U64
+    """Of the first."""
+    messages: U32
+    seq: U64
+    """Of the first; 0 where there is no total order."""
+    refused: tuple[str, ...]
+    """Groups that are closed to the client."""
 
 
 def bye(reason: str) -> bytes:
@@ -419,7 +394,14 @@ class BundleReader:
 
 
 Framed: TypeAlias = (
-    HelloFrame | JoinFrame | StateFrame | LockFrame | WelcomeFrame | ShedFrame | AnswerFrame
+    HelloFrame
+    | JoinFrame
+    | StateFrame
+    | LockFrame
+    | WelcomeFrame
+    | ShedFrame
+    | AnswerFrame
+    | PlacedFrame
 )
 FRAMES: Final[dict[FrameKind, type[NamedTuple]]] = {
     FrameKind.HELLO: HelloFrame,
@@ -433,6 +415,7 @@ FRAMES: Final[dict[FrameKind, type[NamedTuple]]] = {
     FrameKind.SHED: ShedFrame,
     FrameKind.STABLE: DeliverFrame,
     FrameKind.ANSWER: AnswerFrame,
+    FrameKind.PLACED: PlacedFrame,
 }
 """The bodies of frames; those of the others are text, bytes or empty."""
 _KINDS: Final = {record: kind for kind, record in FRAMES.items()}

@@ -16,7 +16,7 @@ from unisono.spec import ProtocolSpec
 
 OWN: Final = frozenset(
     """group name service daemon slow queue_count_max queue_bytes_max message_bytes_max
-    window_bytes_max join_s leave_s rejoin replayable retain_bytes format""".split()
+    window_bytes_max join_s leave_s rejoin replayable retain_bytes format closed""".split()
 )
 """The options that a client may set; the others are the daemon's."""
 

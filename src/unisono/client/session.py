@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from unisono.client import frames
+from unisono.client.frame_splitter import FrameSplitter
 from unisono.client.frames import (
     SLACK_BYTES,
     BundleReader,
     FrameKind,
-    FrameSplitter,
+    PlacedFrame,
     ShedFrame,
     StateFrame,
     WelcomeFrame,
@@ -28,6 +29,7 @@ from unisono.errors import BadPacket
 from unisono.group.session import SessionEvents
 from unisono.layout import decode
 from unisono.model import Member, Message, ServiceLevel, View
+from unisono.net.handle import Placement
 from unisono.net.stream import CaptureMark, Shed, Stable, progress_notice
 from unisono.requests import AcquireLock, ReleaseLock
 
@@ -183,6 +185,9 @@ class DaemonSession(asyncio.Protocol):
             self._events.put(Stable(tuple(self._bundles.messages(body, id_))))
         elif kind == FrameKind.SHED:
             self._events.put(Shed(decode(ShedFrame, body).messages))
+        elif kind == FrameKind.PLACED:
+            number, messages, seq, refused = decode(PlacedFrame, body)
+            self._events.place(Placement(number, messages, seq or None, refused))
         elif kind == FrameKind.ANSWER:
             self._events.put(decode(AnswerFrame, body).answer())
         elif kind == FrameKind.CAPTURE:

@@ -91,6 +91,8 @@ class Config:
     The same at every member."""
     retain_bytes: int = 16 << 20
     """Payload bytes that each member of a replayable group keeps for recalls."""
+    closed: bool = False
+    """Through a daemon: only members send to the group. The same at every member."""
     format: str = ""
     """What the messages are, by a name of the application's choosing, such as `prices/2`: members
     that give another are refused."""

@@ -40,6 +40,7 @@ class JoinOptions(TypedDict, total=False):
     rejoin: bool
     replayable: bool
     retain_bytes: int
+    closed: bool
     format: str
     key: bytes | str | os.PathLike[str]
     identity: str | os.PathLike[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from unisono.client.frames import PlacedFrame
 from unisono.core import Answer
 from unisono.model import Buffer, View
 
@@ -19,6 +20,13 @@ class DeliverBundle(NamedTuple):
     k: int
     bundle: Buffer
     messages: int
+
+
+class ReportPlace(NamedTuple):
+    """Report to this client what became of messages that it sent to other groups."""
+
+    to: int
+    placed: PlacedFrame
 
 
 class InstallView(NamedTuple):
@@ -78,6 +86,7 @@ class AnswerClient(NamedTuple):
 
 Effect: TypeAlias = (
     DeliverBundle
+    | ReportPlace
     | InstallView
     | CaptureState
     | HoldBack

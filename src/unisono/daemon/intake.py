@@ -139,6 +139,7 @@ class Intake:
                     request.with_state,
                     request.replayable,
                     request.format,
+                    request.closed,
                 )
             )
         if kind == FrameKind.LEAVE:

@@ -13,7 +13,7 @@ from unisono.fields import U8, U64, Blob, Given, Incarnation, Rest, bounded, tex
 from unisono.layout import decode, decode_front, encode
 from unisono.model import Buffer, Member
 
-VERSION: Final = 3
+VERSION: Final = 4
 HEAD_BYTES_MAX: Final = 1024
 """Bytes of a record before a client's frame."""
 
@@ -52,6 +52,7 @@ class ClientJoined(NamedTuple):
     with_state: bool
     replayable: bool = False
     format: str = ""
+    closed: bool = False
 
 
 class ClientLeft(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, fields
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
-from unisono.client.frames import level_code, member_bytes
+from unisono.client.frames import PlacedFrame, level_code, member_bytes
 from unisono.core import Answer
 from unisono.daemon import records
 from unisono.daemon.effects import (
@@ -30,6 +30,7 @@ from unisono.daemon.effects import (
     InstallView,
     Parted,
     Release,
+    ReportPlace,
 )
 from unisono.daemon.locks import GroupLocks, LockQueue
 from unisono.daemon.records import (
@@ -49,7 +50,7 @@ from unisono.layout import decode, encode, field_of
 from unisono.model import Buffer, Change, ChangeKind, Member, View, is_ordered
 from unisono.wire import tag_of
 
-SNAPSHOT_VERSION: Final = 4
+SNAPSHOT_VERSION: Final = 5
 MEMBERS_COUNT_MAX: Final = 16_384
 """The most that fit the frame of a view, whatever their names."""
 
@@ -82,6 +83,7 @@ class Client:
     """It has the group's state, or does not request it."""
     replayable: bool = False
     format: str = ""
+    closed: bool = False
     requested_seq: int = 0
     """The sequence number of the state that it waits for."""
     giver: ClientKey | None = None
@@ -102,6 +104,7 @@ class SnapshotClient(NamedTuple):
     ready: Bit
     replayable: Bit
     format: str
+    closed: Bit
     requested_seq: U64
     giver: ClientKey | None
 
@@ -136,6 +139,8 @@ class Registry:
         self._groups: dict[str, dict[ClientKey, Client]] = {}
         self._here: dict[str, tuple[int, ...]] = {}
         """Our own clients, by group."""
+        self._closed: set[str] = set()
+        """Groups to which only members send."""
         self._locks = GroupLocks()
         self._apply: dict[type, Callable[..., list[Effect]]] = {
             ClientMulticast: self._sent,
@@ -184,7 +189,7 @@ class Registry:
     def _sent(self, daemon: Member, sent: ClientMulticast) -> list[Effect]:
         level, groups, bundle = sent.submit
         if sent.stranger is not None:
-            name, incarnation = sent.stranger
+            client, (name, incarnation) = None, sent.stranger
             sender = member_bytes(Member(name, daemon.address, incarnation))
         else:
             client = self._clients.get(ClientKey(daemon, sent.number))
@@ -197,17 +202,24 @@ class Registry:
         if is_ordered(level):
             seq = self.seq + 1
             self.seq += sent.messages
+        effects: list[Effect] = []
+        own = client.group if client is not None else ""
+        refused = tuple(each for each in groups if each in self._closed and each != own)
+        if daemon == self.me and (refused or own not in groups):
+            placed = PlacedFrame(sent.before + 1, sent.messages, seq, refused)
+            effects.append(ReportPlace(sent.number, placed))
+        if refused:
+            # Only a total order tells all daemons alike which groups are closed at this place.
+            groups = () if seq else tuple(each for each in groups if each not in refused)
         if len(groups) == 1:
             to = self._here.get(groups[0], ())
         else:
             to = tuple(number for group in groups for number in self._here.get(group, ()))
-        if not to:
-            return []
-        return [
-            DeliverBundle(
-                to, sender, sent.before + 1, seq, *level_code(level), bundle, sent.messages
-            )
-        ]
+        if to:
+            code = level_code(level)
+            bundled = DeliverBundle(to, sender, sent.before + 1, seq, *code, bundle, sent.messages)
+            effects.append(bundled)
+        return effects
 
     def _joined(self, daemon: Member, joined: ClientJoined) -> list[Effect]:
         key = ClientKey(daemon, joined.number)
@@ -218,10 +230,12 @@ class Registry:
             self.incarnation = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
         with_state = joined.with_state
-        terms = (joined.replayable, joined.format)
+        terms = (joined.replayable, joined.format, joined.closed)
         client = Client(key, member, joined.group, with_state, not with_state, *terms)
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
+        if joined.closed:
+            self._closed.add(joined.group)
         changes = (Change(ChangeKind.JOINED, (member,)),)
         view = self._next_view(joined.group, changes, f"{member.name} joined")
         new = (key.number,) if daemon == self.me else ()
@@ -241,14 +255,15 @@ class Registry:
             return f"group {joined.group} has {limits.members_count_max} members, its limit"
         if any(client.member.name == joined.name for client in inside.values()):
             return f"name {joined.name} is taken in group {joined.group}"
-        if any(client.replayable != joined.replayable for client in inside.values()):
-            its, ours = str(not joined.replayable).lower(), str(joined.replayable).lower()
-            return (
-                f"the group {joined.group!r} has replayable={its} and this member has"
-                f" replayable={ours}: give replayable={its}, or join a group of another name"
-            )
-        if any(client.format != joined.format for client in inside.values()):
-            its = next(iter(inside.values())).format
+        first = next(iter(inside.values()))
+        for term in ("replayable", "closed"):
+            if (value := getattr(first, term)) != getattr(joined, term):
+                its, ours = str(value).lower(), str(not value).lower()
+                return (
+                    f"the group {joined.group!r} has {term}={its} and this member has"
+                    f" {term}={ours}: give {term}={its}, or join a group of another name"
+                )
+        if (its := first.format) != joined.format:
             instead = f"give format={its}" if its else "leave out format="
             return (
                 f"the group {joined.group!r} has format={its or 'none'} and this member has"
@@ -335,6 +350,7 @@ class Registry:
             view = self._next_view(group, (change, *changes), reason)
             if not inside:
                 del self._groups[group], self._here[group]
+                self._closed.discard(group)
                 continue
             effects += self._pair(group)
             if self._here[group]:
@@ -400,6 +416,7 @@ class Registry:
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
         for group, inside in found._groups.items():
             found._here[group] = tuple(key.number for key in inside if key.daemon == me)
+            found._closed |= {group for client in inside.values() if client.closed}
         return found
 
 

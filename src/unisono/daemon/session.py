@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
 from unisono.client import frames
+from unisono.client.frame_splitter import FrameSplitter
 from unisono.client.frames import (
     FRONT_BYTES,
     HELLO_BYTES_MAX,
     SLACK_BYTES,
     FrameKind,
-    FrameSplitter,
     HelloFrame,
     ShedFrame,
     framed,

@@ -31,6 +31,7 @@ from unisono.daemon.effects import (
     InstallView,
     Parted,
     Release,
+    ReportPlace,
 )
 from unisono.daemon.intake import Intake
 from unisono.daemon.listening import Listeners, check_free
@@ -286,6 +287,8 @@ class Daemon:
                     self._put(number, frame, count)
                 self.counts["delivered"] += count * len(to)
                 self.counts["delivered.bytes"] += len(frame)
+            case ReportPlace(to, placed):
+                self._put(to, frames.framed(placed))
             case InstallView(to, view, new):
                 self._install(to, view, new)
             case CaptureState(giver, key):

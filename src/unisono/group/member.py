@@ -63,6 +63,10 @@ class MemberFactory:
         self.spec = spec
         self.default_level = configs.default_service(spec)
         self.message_bytes_max = config.message_bytes_max
+        if config.closed:
+            raise Misuse(
+                "closed= goes with daemon=: without one only members can send; leave it out"
+            )
         if config.replayable:
             self.message_bytes_max += HEADER_BYTES_MAX
         self._config = config

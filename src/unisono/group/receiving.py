@@ -12,7 +12,7 @@ from unisono.group.pending_requests import PendingRequests
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.model import Member, Message, View
-from unisono.net.handle import Handles
+from unisono.net.handle import Handles, Placement
 from unisono.net.stream import (
     AdoptMark,
     Blocked,
@@ -80,6 +80,9 @@ class DeliveryPath:
             self._stream.put(entry)
         elif (found := self._replay.entry(entry)) is not None:
             self._stream.put(found)
+
+    def place(self, placed: Placement) -> None:
+        self._handles.place(placed)
 
     def adopt(self, state: bytes) -> None:
         if self._rejoin_policy.inside:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from unisono.core import Cause, Request
 from unisono.model import Member, Message, ServiceLevel, View
+from unisono.net.handle import Placement
 from unisono.net.stream import Entry
 from unisono.requests import GroupCommand
 from unisono.spec import ProtocolSpec
@@ -72,6 +73,9 @@ class SessionEvents(Protocol):
 
     def put(self, entry: Entry) -> None:
         """A notice or a mark, in its order in the stream."""
+
+    def place(self, placed: Placement) -> None:
+        """What became of messages to other groups."""
 
     def adopt(self, state: bytes) -> None: ...
 

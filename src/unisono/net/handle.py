@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from unisono.core import Cause
-from unisono.errors import Misuse, NotResilient, Undelivered
+from unisono.errors import ClosedGroup, Misuse, NotResilient, Undelivered, UnisonoError
 from unisono.model import Member, Message, Resilient, Service, ServiceLevel
 from unisono.parts.message_runs import unread
 
@@ -21,8 +21,10 @@ class Handle(Coroutine[Any, Any, int]):
     the window is full, and returns its number. `await handle.delivered` waits until it is delivered
     to this member and returns the message, with its sequence number as `seq`. `await handle.stable`
     waits until it is as resilient as its service requires, and returns the members that are known
-    to hold it, where the protocol reports them. Both raise `Undelivered` if this member stops
-    first, and `stable` raises `NotResilient` if too few members are left that can hold the message.
+    to hold it, where the protocol reports them. `await handle.ordered` waits until its groups
+    deliver it, this one's or others, and returns its sequence number. All raise `Undelivered` if
+    this member stops first; `stable` raises `NotResilient` if too few members are left that can
+    hold the message, and `ordered` raises `ClosedGroup` if a group refused it.
     If all tasks that await the handle itself are cancelled before it is accepted, it is
     withdrawn.
     """
@@ -32,6 +34,8 @@ class Handle(Coroutine[Any, Any, int]):
         "_delivered",
         "_failure",
         "_holders",
+        "_ordered",
+        "_place",
         "_read",
         "_running",
         "_stable",
@@ -58,9 +62,12 @@ class Handle(Coroutine[Any, Any, int]):
         self._read: Callable[[], Message] | None = None
         """Makes the message, once it is delivered: few senders look at it."""
         self._holders: tuple[Member, ...] | None = None
-        self._failure: Undelivered | NotResilient | None = None
+        self._place: tuple[int | None] | None = None
+        """Its sequence number, once it is known what became of it."""
+        self._failure: UnisonoError | None = None
         self._delivered: asyncio.Future[Message] | None = None
         self._stable: asyncio.Future[tuple[Member, ...]] | None = None
+        self._ordered: asyncio.Future[int | None] | None = None
 
     # -- for the sender ---------------------------------------------------------------------------
 
@@ -131,6 +138,16 @@ class Handle(Coroutine[Any, Any, int]):
             self._stable = _future(self._holders, self._failure)
         return self._stable
 
+    @property
+    def ordered(self) -> asyncio.Future[int | None]:
+        """The sequence number at which its groups deliver it; None where they have no total
+        order."""
+        if self._ordered is None or self._ordered.cancelled():
+            place = (self._read().seq,) if self._read is not None else self._place
+            self._ordered = asyncio.get_running_loop().create_future()
+            _settle(self._ordered, place, self._failure)
+        return self._ordered
+
     def _check_own(self) -> None:
         if not self.own:
             raise Misuse(
@@ -165,6 +182,17 @@ class Handle(Coroutine[Any, Any, int]):
         self._read = read
         if self._delivered is not None and not self._delivered.done():
             self._delivered.set_result(read())
+        if self._ordered is not None:
+            _settle(self._ordered, (read().seq,), None)
+
+    def take_place(self, seq: int | None, refused: Sequence[str]) -> None:
+        """Other groups deliver it at this sequence number, but those that refused it."""
+        if refused:
+            self._fail(ClosedGroup(refused))
+        else:
+            self._place = (seq,)
+            if self._ordered is not None:
+                _settle(self._ordered, self._place, None)
 
     def stabilize(self, holders: tuple[Member, ...]) -> None:
         self._holders = holders
@@ -178,28 +206,49 @@ class Handle(Coroutine[Any, Any, int]):
         """It is delivered."""
         self._fail(NotResilient(f"too few members are left that can hold it: {cause.value}"))
 
-    def _fail(self, failure: Undelivered | NotResilient) -> None:
+    def _fail(self, failure: UnisonoError) -> None:
         self._failure = failure
-        futures: tuple[asyncio.Future[Any] | None, ...] = (self._delivered, self._stable)
+        futures: tuple[asyncio.Future[Any] | None, ...] = (
+            self._delivered,
+            self._stable,
+            self._ordered,
+        )
         for future in futures:
-            if future is not None and not future.done():
-                future.set_exception(failure)
-                future.exception()  # Retrieved, even if not awaited.
+            if future is not None:
+                _settle(future, None, failure)
 
 
-def _future(value: T | None, error: Undelivered | NotResilient | None) -> asyncio.Future[T]:
+def _future(value: T | None, error: UnisonoError | None) -> asyncio.Future[T]:
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    _settle(future, None if value is None else (value,), error)
+    return future
+
+
+def _settle(future: asyncio.Future[T], value: tuple[T] | None, error: UnisonoError | None) -> None:
+    """Nothing happens while there is neither, or if it is settled."""
+    if future.done():
+        return
     if value is not None:
-        future.set_result(value)
+        future.set_result(value[0])
     elif error is not None:
         future.set_exception(error)
-        future.exception()
-    return future
+        future.exception()  # Retrieved, even if not awaited.
 
 
 def reports_stability(service: ServiceLevel) -> bool:
     """Whether a sender is notified when a message of this service is resilient enough."""
     return isinstance(service, Resilient) or service is Service.SAFE
+
+
+class Placement(NamedTuple):
+    """What became of messages to other groups, numbered from `number` on."""
+
+    number: int
+    messages: int
+    seq: int | None
+    """Of the first; None where they have no total order."""
+    refused: tuple[str, ...]
+    """Groups that are closed to their sender."""
 
 
 class Handles:
@@ -210,14 +259,15 @@ class Handles:
         self._undelivered: dict[int, Handle] = {}
         """Ascending. Bounded by the window."""
         self._unstable: dict[int, Handle] = {}
+        self._elsewhere: dict[int, Handle] = {}
+        """Of messages to other groups, whose place is not known yet."""
         self._shed = False
 
     def begin(self, me: Member) -> None:
         self._me, self._shed = me, False
 
     def add(self, handle: Handle) -> None:
-        if handle.own:
-            self._undelivered[handle.number] = handle
+        (self._undelivered if handle.own else self._elsewhere)[handle.number] = handle
 
     def deliver(self, messages: Sequence[Message]) -> None:
         """Called for every delivery, so it returns at once if no handle waits."""
@@ -253,9 +303,18 @@ class Handles:
         for number, _ in unread(messages, self._me, self._unstable) if self._unstable else ():
             self._unstable.pop(number).fail_stability(cause)
 
+    def place(self, placed: Placement) -> None:
+        for number in range(placed.number, placed.number + placed.messages):
+            handle = self._elsewhere.pop(number, None)
+            if handle is None and placed.refused:
+                handle = self._undelivered.pop(number, None)
+            if handle is not None:
+                seq = placed.seq and placed.seq + number - placed.number
+                handle.take_place(seq, placed.refused)
+
     def fail(self, reason: str) -> None:
         """The incarnation is over: the fate of its messages is unknown here."""
-        for handle in (*self._undelivered.values(), *self._unstable.values()):
-            handle.fail(reason)
-        self._undelivered.clear()
-        self._unstable.clear()
+        for handles in (self._undelivered, self._unstable, self._elsewhere):
+            for handle in handles.values():
+                handle.fail(reason)
+            handles.clear()
