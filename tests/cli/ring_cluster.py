@@ -22,8 +22,8 @@ from unisono.laws import judge
 from unisono.parts.detector import MOST_TIMES
 from unisono.protocols.ring import SPEC
 from unisono.protocols.ring.parameters import DEFAULTS
-from unisono.trace.files import read_trace
 from unisono.trace.history import ALIVE, EXCLUDED, History, histories_of, message_of
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")

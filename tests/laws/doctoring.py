@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.laws.telling import story, write_trace
-from unisono.trace.files import read_trace
 from unisono.trace.parquet import ParquetPart, batch_of, frame_of, writer_to
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 TOLD = """

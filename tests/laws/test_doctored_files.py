@@ -8,7 +8,7 @@ import pytest
 
 from tests.laws.doctoring import FILES, Files
 from unisono.laws import LAWS, judge
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from tests.laws.stories import story, write_trace
 from unisono.cli.verify import verify
 from unisono.laws import Verdict, judge_all
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 TALK = """
     a: view 1 a b c | send | send | a:1 | a:2

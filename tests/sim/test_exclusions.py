@@ -14,7 +14,7 @@ from unisono.laws import judge_all
 from unisono.protocols import spec
 from unisono.sim import Plan
 from unisono.sim.run import Outcome, run
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 
 def buggy(protocol: str, seed: int, faults: str, **more: Any) -> Plan:

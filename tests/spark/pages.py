@@ -24,8 +24,8 @@ from unisono.spark.measures import CURVE
 from unisono.spark.report import Curves, Findings, RunInfo
 from unisono.spark.report.broken import SHOWN_MAX
 from unisono.spark.report.diagrams import Diagrams
-from unisono.trace.files import read_trace
 from unisono.trace.history import History
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 PROTOCOLS = ("mtp", "ring", "rmcast")

@@ -20,8 +20,8 @@ def judged_here(
     trace_dir: Path, claimed: Claims, runs: set[str] | None = None
 ) -> list[dict[str, Any]]:
     """The rows of the judge's one wide table, as a task gives them."""
-    from unisono.spark.laws import runs_of, tasks
-    from unisono.trace.files import trace_files
+    from unisono.spark.laws import tasks
+    from unisono.trace.files import runs_of, trace_files
 
     files = [each for each in trace_files(trace_dir) if runs is None or each.run in runs]
     packed = [tasks.pack([run]) for run in runs_of(files)]

@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 from tests.harness import UNISONO
 from unisono.cli.verify import claims
 from unisono.laws import judge_all
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 
 def main() -> int:

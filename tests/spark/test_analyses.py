@@ -17,7 +17,7 @@ from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.analyses import create_views
 from unisono.spark.pipeline import run_pipeline
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 ROOT = Path(__file__).parents[2]
 AHEAD_US = 50_000

@@ -34,15 +34,16 @@ from tests.spark.test_pipeline_reading import hostile_directory
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
 from unisono.spark import register
-from unisono.spark.laws.reader import reasons_against
 from unisono.spark.session import in_words
 from unisono.spark.source import trace
 from unisono.spark.source.filters import column_of, is_supported, mask_of
 from unisono.spark.source.trace import FileReader, TraceReader, trace_options
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
-from unisono.trace.files import SCHEMA, TraceFile, read_trace, trace_files
+from unisono.trace.files import SCHEMA, TraceFile, trace_files
 from unisono.trace.parquet import ParquetPart, batch_of
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
+from unisono.trace.row_groups import reasons_against
 
 GROUPS, ROWS = 3, 4
 

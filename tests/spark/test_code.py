@@ -13,12 +13,12 @@ import pytest
 import unisono
 from tests.laws.stories import story, write_trace
 from unisono.spark import runs
-from unisono.spark.code import JUDGES, JUDGES_NOT, SIMULATES, digest_of
+from unisono.spark.code import JUDGES, JUDGES_NOT, SIMULATES, SIMULATES_NOT, digest_of
 from unisono.spark.runs import inputs_in, judge_version
 
 PROGRAM = f"""
 from unisono.spark.code import digest_of
-print(digest_of({SIMULATES!r}), digest_of({JUDGES!r}, {JUDGES_NOT!r}))
+print(digest_of({SIMULATES!r}, {SIMULATES_NOT!r}), digest_of({JUDGES!r}, {JUDGES_NOT!r}))
 """
 
 
@@ -41,7 +41,7 @@ def digests(top: Path) -> list[str]:
         ("laws/order.py", True, True),
         ("trace/history.py", True, True),
         ("sim/run.py", True, False),
-        ("spark/laws/judging.py", False, True),
+        ("laws/columnar/judging.py", False, True),
         ("spark/gold.py", False, True),
         ("spark/report/page.py", False, False),
         ("spark/source/sink.py", False, False),
@@ -61,7 +61,7 @@ def test_what_decides_is_in_the_digest(
         file.write("# another word\n")
     after = digests(tmp_path)
     assert [old != new for old, new in zip(before, after, strict=True)] == [simulates, judges]
-    assert before == [digest_of(SIMULATES), judge_version()]
+    assert before == [digest_of(SIMULATES, SIMULATES_NOT), judge_version()]
 
 
 def test_other_code_judges_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.laws.doctoring import TOLD, write_rows
 from tests.laws.telling import story, write_trace
 from tests.spark.steps import judged_here
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 Change = Callable[[list[Row]], tuple[list[Row], list[Row]]]

@@ -26,7 +26,7 @@ def by_closure(sequences: list[list[int]]) -> list[int]:
 @settings(max_examples=1000)
 @given(st.lists(st.lists(st.integers(0, COUNT - 1), unique=True), max_size=4))
 def test_cycles_are_found_as_by_closure(sequences: list[list[int]]) -> None:
-    from unisono.spark.laws.cycles import on_cycles
+    from unisono.laws.columnar.cycles import on_cycles
 
     columns = [np.array(each, np.int64) for each in sequences]
     assert on_cycles(columns, COUNT).tolist() == by_closure(sequences)
@@ -34,14 +34,14 @@ def test_cycles_are_found_as_by_closure(sequences: list[list[int]]) -> None:
 
 @given(st.permutations(range(COUNT)), st.lists(st.sets(st.integers(0, COUNT - 1)), max_size=5))
 def test_parts_of_one_order_have_no_cycle(order: list[int], parts: list[set[int]]) -> None:
-    from unisono.spark.laws.cycles import on_cycles
+    from unisono.laws.columnar.cycles import on_cycles
 
     columns = [np.array([each for each in order if each in part], np.int64) for part in parts]
     assert on_cycles(columns, COUNT).tolist() == []
 
 
 def test_three_sequences_that_agree_pairwise_may_have_a_cycle() -> None:
-    from unisono.spark.laws.cycles import on_cycles
+    from unisono.laws.columnar.cycles import on_cycles
 
     columns = [np.array(each, np.int64) for each in ([0, 1], [1, 2], [2, 0], [3, 4, 5, 6])]
     assert on_cycles(columns, COUNT).tolist() == [0, 1, 2]

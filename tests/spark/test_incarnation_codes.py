@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.spark.laws.columns import Codes
-from unisono.spark.laws.reader import incarnation_codes
+from unisono.trace.columns import Codes
+from unisono.trace.row_groups import incarnation_codes
 
 NAMES = ("a", "b", "", None)
 incarnations = st.sampled_from((-1, 0, 1, 2, 3, 1 << 31, (1 << 32) + 1, 1 << 62, (1 << 63) - 1))

@@ -21,9 +21,10 @@ from tests.spark.yardstick.synthetic import FAULTS, stories, write
 from tests.trace.test_files import BAD_ROWS
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation, judge_all
-from unisono.trace.files import TraceFile, TraceFiles, read_trace, trace_files
+from unisono.trace.files import TraceFile, TraceFiles, trace_files
 from unisono.trace.history import History
 from unisono.trace.parquet import batch_of, writer_to
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
@@ -227,8 +228,8 @@ def test_a_number_beyond_all_is_told_alike(tmp_path: Path) -> None:
 def test_a_run_larger_than_memory_is_told_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unisono.spark.laws.columns.ROWS_IN_MEMORY_MAX", 50)
-    monkeypatch.setattr("unisono.spark.laws.scan.PARTS_MAX", 2)
+    monkeypatch.setattr("unisono.trace.columns.ROWS_IN_MEMORY_MAX", 50)
+    monkeypatch.setattr("unisono.trace.scan.PARTS_MAX", 2)
     write(tmp_path, stories(6_000, 1, 5, faulty=True))
     assert agree(tmp_path)["r000000"]
 

@@ -18,8 +18,8 @@ from tests.spark.yardstick.plain import Key, measures_of
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.trace.files import Trace, read_trace
 from unisono.trace.history import History
+from unisono.trace.reading import Trace, read_trace
 from unisono.trace.record import Row
 
 # All in the process with the session: what they share is made once.
@@ -217,7 +217,7 @@ def test_spark_gives_what_its_steps_give(spark: Any, both: Both, tmp_path: Path)
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
-    from unisono.spark.laws.judging import ON_COLUMNS
+    from unisono.laws.columnar.judging import ON_COLUMNS
 
     assert len(both.plain) >= 200
     ways: dict[str, set[str]] = {law: set() for law in LAWS}

@@ -12,8 +12,8 @@ import pytest
 from tests.laws.stories import DOCTORED, SOUND, write_trace
 from tests.spark.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
 from unisono.laws import LAWS, judge_all
-from unisono.trace.files import read_trace
 from unisono.trace.history import History
+from unisono.trace.reading import read_trace
 
 MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 
@@ -43,7 +43,7 @@ def told_by_both(spark: Any, tmp_path: Path, told: list[Story]) -> tuple[set[tup
 def test_one_run_with_every_fault(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unisono.spark.laws.columns.ROWS_IN_MEMORY_MAX", 1_000)
+    monkeypatch.setattr("unisono.trace.columns.ROWS_IN_MEMORY_MAX", 1_000)
     told = stories(200_000, 1, 5, faulty=True)
     broken, measured = told_by_both(spark, tmp_path, told)
     from tests.spark.yardstick.sql import LAWS as IN_SQL

@@ -25,8 +25,8 @@ from unisono.sim.run import run
 from unisono.spark.laws.curves import class_of
 from unisono.spark.layout import NO_RUN, SUMMARY, TABLES, run_of
 from unisono.spark.measures import BINS, CURVE, QUANTILES, WORK
-from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of, number_of, sender_of
+from unisono.trace.reading import read_trace
 from unisono.trace.record import WORK_KINDS
 
 CLAIMED = {name: spec.laws for name, spec in specs().items()}

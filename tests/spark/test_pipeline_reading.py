@@ -25,8 +25,9 @@ from unisono.spark.laws import Output, write_tables
 from unisono.spark.partitioned import rows_in
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
-from unisono.trace.files import Trace, TraceFile, read_trace, trace_files
+from unisono.trace.files import TraceFile, trace_files
 from unisono.trace.parquet import OPTIONAL, batch_of, frame_of, writer_to
+from unisono.trace.reading import Trace, read_trace
 
 
 def hostile_directory(top: Path) -> None:

@@ -30,8 +30,8 @@ from unisono.spark.report.diagrams import Diagrams, diagram_style
 from unisono.spark.report.markup import anchor_of, clean, time_of
 from unisono.spark.report.page import MEASURES_SHOWN_MAX
 from unisono.spark.report.trace_rows import ViolationRows, rows_near
-from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of
+from unisono.trace.reading import read_trace
 
 Made = tuple[Path, Findings, Curves]
 NOTHING = Curves("run", {}, {})

@@ -23,7 +23,7 @@ from unisono.errors import Misuse
 from unisono.laws import judge_all
 from unisono.spark.sweep import Sweep, SweepProgress, sweep, tasks
 from unisono.spark.sweep.runs import MANIFEST, MARK, _files, code_version
-from unisono.trace.files import read_trace
+from unisono.trace.reading import read_trace
 
 SMALL = {"nodes": "3", "messages": 15, "faults": "loss"}
 

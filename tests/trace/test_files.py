@@ -21,15 +21,9 @@ from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, KINDS, ROW_CHECKS, SPOKEN, TOLD_TWICE, VIEWS
-from unisono.trace.files import (
-    SCHEMA,
-    Quarantined,
-    TraceFile,
-    clear_run,
-    read_trace,
-    safe_name,
-)
+from unisono.trace.files import SCHEMA, TraceFile, clear_run, safe_name
 from unisono.trace.parquet import batch_of, writer_to
+from unisono.trace.reading import Quarantined, read_trace
 from unisono.trace.record import Row
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

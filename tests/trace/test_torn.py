@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.laws.telling import story, write_trace
-from unisono.trace.files import TraceFile, read_trace
+from unisono.trace.files import TraceFile
 from unisono.trace.parquet import ParquetPart, batch_of
+from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
 

@@ -16,6 +16,14 @@ from unisono.laws.verdict import Violation
 from unisono.trace.unread import ANYONE
 
 BROKEN, KEPT, UNCERTAIN, NOT_CLAIMED = "broken", "kept", "uncertain", "not claimed"
+NOT_YET: Final = "not yet"
+"""The verdict of an eventual law on a run that goes on."""
+EVENTUAL: Final = (
+    *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
+    *("one_primary", "one_component", "quorum", "one_founding", "begun"),
+    *("exclusion", "accuracy", "progress"),
+)
+"""Liveness: not judged while a run goes on."""
 CERTAIN: Final = ("no_duplication", "total_order", "one_place", "uniform_order")
 """No further row undoes these."""
 BY_WITNESSES: Final = (

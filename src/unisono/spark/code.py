@@ -10,6 +10,8 @@ from typing import Final
 
 SIMULATES: Final = "core errors fsa laws model parts protocols sim trace wire"
 """Packages that determine a simulated run, to the byte."""
+SIMULATES_NOT: Final = "laws/columnar"
+"""except this."""
 JUDGES: Final = "core errors laws model trace spark"
 """Packages that determine the tables,"""
 JUDGES_NOT: Final = "spark/analyses spark/report spark/source spark/sweep"

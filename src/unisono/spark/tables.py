@@ -1,6 +1,6 @@
 """The tables of a run, written by the task that reads it: bronze and silver from checked rows.
 
-There is one reader. As `laws.scan` reads a row group, the rows that may be judged are written to
+There is one reader. As `trace.scan` reads a row group, the rows that may be judged are written to
 `bronze/events`, `silver/sends`, `silver/views` and `silver/packets`; `silver/deliveries` needs the
 sends of all members and is written when they are judged. Nothing is exchanged between tasks.
 
@@ -17,20 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unisono.spark.laws.columns import DELIVER, KIND, SEND, Array, Codes
 from unisono.spark.schemas import DELIVERIES, EVENTS, PACKETS, SENDS, VIEW_ROWS
 from unisono.trace.checks import VIEWS
+from unisono.trace.columns import DELIVER, KIND, SEND, WORK_CODE_MIN, Array, Codes
 from unisono.trace.parquet import SCHEMA
-from unisono.trace.record import MESSAGE_KINDS
 
 if TYPE_CHECKING:
-    from unisono.spark.laws.history import HistoryColumns
-    from unisono.spark.laws.reader import RowGroup
+    from unisono.laws.columnar.history import HistoryColumns
     from unisono.spark.partitioned import RunWriter
+    from unisono.trace.row_groups import RowGroup
 
 VIEW_CODES: Final = [KIND[name] for name in VIEWS]
-WORK_CODE_MIN: Final = len(MESSAGE_KINDS)
-"""Protocol work has this code or a larger one."""
 
 
 @dataclass

@@ -11,32 +11,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-import pyarrow as pa
-
 from unisono.errors import BadTrace, Misuse
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, TORN, reason_against
-from unisono.trace.history import History, histories_of
-from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, frame_of, seal, writer_to
+from unisono.trace.parquet import SCHEMA, batch_of, frame_of, seal, writer_to
 from unisono.trace.record import Row
-from unisono.trace.retold import Name, contradicted
-from unisono.trace.unread import unread_of
 
 __all__ = [
     "REPLAY",
     "SCHEMA",
-    "Quarantined",
-    "Trace",
+    "RunFiles",
     "TraceFile",
     "TraceFiles",
     "clear_run",
     "note_replay",
-    "read_trace",
+    "runs_of",
     "safe_name",
     "trace_files",
 ]
@@ -182,50 +175,7 @@ class TraceFile:
             self.abandon()
 
 
-# -- reading -------------------------------------------------------------------------------------
-
-
-class Quarantined(NamedTuple):
-    """What was not judged: a row of a file, or (without a row) the file or the rest of it."""
-
-    path: str
-    """Under the trace directory."""
-    row: int | None
-    """Its index in the file, from 0."""
-    reason: str
-
-
-class Trace(NamedTuple):
-    """All that a trace directory holds, in memory."""
-
-    runs: dict[str, list[Row]]
-    """Sound rows by run, in order of node, incarnation and step. An incarnation's steps
-    are counted from 0 in the order of its rows in its files, whatever their own steps."""
-    events: int
-    """How many they are."""
-    quarantined: list[Quarantined]
-    torn: dict[str, frozenset[str]]
-    """By run, the incarnations of which a file is torn or missing: their last rows are unknown."""
-    contradicted: dict[str, frozenset[str]]
-    """By run, the incarnations of which a second file contradicts the first, which is judged."""
-
-    @property
-    def unjudged(self) -> list[Quarantined]:
-        """What was there and was not judged: all but what a killed process could not write."""
-        return [each for each in self.quarantined if each.row is not None or not _is_cut(each)]
-
-    def histories(self) -> list[History]:
-        """One a run, protocol and group, in that order."""
-        found: dict[str, list[tuple[str, list[int | None], str]]] = {}
-        for path, row, reason in self.quarantined:
-            run = _printable(unquote(path.partition("/")[0][4:]))
-            found.setdefault(run, []).append((path, [row], reason))
-        unread = {run: unread_of(rows) for run, rows in found.items()}
-        return [
-            history
-            for run, rows in sorted(self.runs.items())
-            for history in histories_of(run, rows, self.torn.get(run, frozenset()), unread.get(run))
-        ]
+# -- finding -------------------------------------------------------------------------------------
 
 
 class TraceFiles(NamedTuple):
@@ -237,6 +187,20 @@ class TraceFiles(NamedTuple):
     """The same for all files of one incarnation, one after the other."""
     gap: bool
     """The part that should come before this one is not there."""
+
+
+class RunFiles(NamedTuple):
+    """A run and its files, in the order of their names."""
+
+    name: str
+    files: list[TraceFiles]
+
+
+def runs_of(files: Iterable[TraceFiles]) -> list[RunFiles]:
+    by_run: dict[str, list[TraceFiles]] = {}
+    for found in files:
+        by_run.setdefault(found.run, []).append(found)
+    return [RunFiles(run, mine) for run, mine in by_run.items()]
 
 
 def trace_files(directory: str | os.PathLike[str]) -> list[TraceFiles]:
@@ -276,133 +240,16 @@ def trace_files(directory: str | os.PathLike[str]) -> list[TraceFiles]:
 
 
 def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[TraceFiles]:
-    run = _printable(unquote(folder.name[4:]))
+    run = printable(unquote(folder.name[4:]))
     for name in names:
         path, parts = folder / name, _parts(name)
         assert parts is not None, "its suffix was looked at"
         stem, segment = parts["stem"], int(parts["segment"] or 0)
         before = f"{stem}.s{segment - 1:06}.parquet" if segment > 1 else f"{stem}.parquet"
         gap = segment > 0 and before not in names
-        yield TraceFiles(
-            run, path, _printable(path.relative_to(top).as_posix()), folder / stem, gap
-        )
+        yield TraceFiles(run, path, printable(path.relative_to(top).as_posix()), folder / stem, gap)
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """File names need not be text; messages about them must be."""
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _rows(table: pa.Table) -> Iterator[Row]:
-    columns = [
-        [each if each is None else tuple(each) for each in column.to_pylist()]
-        if name in LISTS and column.null_count < len(column)
-        else column.to_pylist()
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return map(Row._make, zip(*columns, strict=True))
-
-
-def read_trace(directory: str | os.PathLike[str]) -> Trace:
-    """Everything a trace directory holds: sound rows by run, the rest in quarantine.
-
-    Raises `BadTrace` when there is no trace at all; a bad file or row never raises.
-    """
-    reading = _Reading()
-    for found in trace_files(directory):
-        reading.read(found)
-    for rows in reading.runs.values():
-        rows.sort(key=lambda row: (row.node, row.incarnation, row.step))
-    events = sum(map(len, reading.runs.values()))
-    torn, otherwise = reading.torn_lives(), reading.contradicted()
-    return Trace(reading.runs, events, reading.quarantined, torn, otherwise)
-
-
-def _is_cut(each: Quarantined) -> bool:
-    """Whether it is the end of a file whose process was killed."""
-    return each.reason.startswith(TORN)
-
-
-_Key: TypeAlias = tuple[str, str, int]
-"""Run, node and incarnation."""
-
-
-class _Reading:
-    """What has been read so far, file by file in the order of their names."""
-
-    def __init__(self) -> None:
-        self.runs: dict[str, list[Row]] = {}
-        self.quarantined: list[Quarantined] = []
-        self._last_steps: dict[_Key, int] = {}
-        """By incarnation, the last step in the files read so far."""
-        self._counts: dict[_Key, int] = {}
-        """By incarnation, how many of its rows are to be judged."""
-        self._cut: set[_Key] = set()
-        """Incarnations of which a file with fresh rows was torn, or had a gap before it."""
-        self._broken: set[Path] = set()
-        """Chains of which a part is torn or missing."""
-        self._chains: dict[Path, set[_Key]] = {}
-        """By chain, the incarnations that it has fresh rows of."""
-        self._paths: dict[str, list[Path]] = {}
-        """By run, the files read."""
-        self._twice: dict[str, set[Name]] = {}
-        """By run, the incarnations that a later file repeats."""
-
-    def read(self, found: TraceFiles) -> None:
-        if found.gap:
-            self._broken.add(found.chain)
-        after = found.chain in self._broken
-        self._paths.setdefault(found.run, []).append(found.path)
-        part = ParquetPart(found.path)
-        last: dict[_Key, int] = {}
-        fresh: set[_Key] = set()
-        start = 0
-        for table in part.tables():
-            for at, row in enumerate(_rows(table), start):
-                reason = reason_against(row)
-                if reason is None:
-                    key = (found.run, row.node, row.incarnation)
-                    last[key] = max(row.step, last.get(key, -1))
-                    if row.step <= self._last_steps.get(key, -1):
-                        reason = TOLD_TWICE
-                        self._twice.setdefault(found.run, set()).add(key[1:])
-                    else:
-                        fresh.add(key)
-                        reason = AFTER_TORN if after or key in self._cut else None
-                if reason is None:
-                    self._keep(key, row)
-                else:
-                    self.quarantined.append(Quarantined(found.name, at, reason))
-            start += table.num_rows
-        if part.lost:
-            self.quarantined.append(Quarantined(found.name, None, part.lost))
-        if part.torn:
-            self._broken.add(found.chain)
-        if part.torn or after:
-            self._cut |= fresh
-        for key, step in last.items():
-            self._last_steps[key] = max(step, self._last_steps.get(key, -1))
-        self._chains.setdefault(found.chain, set()).update(fresh)
-
-    def _keep(self, key: _Key, row: Row) -> None:
-        step = self._counts.get(key, 0)
-        self._counts[key] = step + 1
-        kept = row if row.step == step else row._replace(step=step)
-        self.runs.setdefault(key[0], []).append(kept)
-
-    def contradicted(self) -> dict[str, frozenset[str]]:
-        """By run, the incarnations of which two files differ."""
-        found = {run: contradicted(self._paths[run], keys) for run, keys in self._twice.items()}
-        return {
-            run: frozenset(f"{node}#{incarnation}" for node, incarnation in keys)
-            for run, keys in found.items()
-            if keys
-        }
-
-    def torn_lives(self) -> dict[str, frozenset[str]]:
-        """By run, the incarnations that have fresh rows in a chain that is broken somewhere."""
-        torn: dict[str, set[str]] = {}
-        for chain in self._broken:
-            for run, node, incarnation in self._chains[chain]:
-                torn.setdefault(run, set()).add(f"{node}#{incarnation}")
-        return {run: frozenset(keys) for run, keys in torn.items()}

@@ -18,9 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from unisono.errors import Misuse
 from unisono.laws import LAWS
 from unisono.spark.laws import tasks
-from unisono.spark.laws.scan import InputFile
-from unisono.spark.laws.tasks import FOUND, INPUT, Claims, Output, RunFiles, pack
-from unisono.trace.files import TraceFiles, trace_files
+from unisono.spark.laws.tasks import FOUND, INPUT, Claims, Output, pack
+from unisono.trace.files import RunFiles, TraceFiles, runs_of, trace_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +121,7 @@ def _found(
     session: SparkSession, files: Sequence[TraceFiles], claimed: Claims, output: Output | None
 ) -> DataFrame:
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
-    bins = list(_by_task(list(runs_of(files)), session.sparkContext.defaultParallelism))
+    bins = list(_by_task(runs_of(files), session.sparkContext.defaultParallelism))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.judge_runs(batches, laws, output)
@@ -130,16 +129,6 @@ def _found(
     rows = [(bytearray(pack(mine)),) for mine in bins]
     frame = session.createDataFrame(rows, from_arrow_schema(INPUT))
     return frame.repartition(max(1, len(bins))).mapInArrow(work, from_arrow_schema(FOUND))
-
-
-def runs_of(files: Sequence[TraceFiles]) -> Iterator[RunFiles]:
-    by_run: dict[str, list[InputFile]] = {}
-    chains: dict[Any, int] = {}
-    for found in files:
-        chain = chains.setdefault(found.chain, len(chains))
-        file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
-        by_run.setdefault(found.run, []).append(file)
-    return (RunFiles(run, mine) for run, mine in by_run.items())
 
 
 def _by_task(runs: Sequence[RunFiles], cores: int) -> Iterator[list[RunFiles]]:

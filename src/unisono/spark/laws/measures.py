@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from unisono.spark.laws.columns import Array
-from unisono.spark.laws.history import HistoryColumns, MemberEvents
-from unisono.spark.laws.work import work_measures
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents
+from unisono.spark.laws.work import WorkCounts, work_measures
+from unisono.trace.columns import Array
 
 QUANTILES: Final = {
     "p50_us": (50, 100),
@@ -79,7 +79,9 @@ def quantiles(latencies: Latencies) -> dict[str, int | None]:
 
 
 def measures_of(
-    histories: Sequence[HistoryColumns], latencies: Sequence[Sequence[Latencies]]
+    histories: Sequence[HistoryColumns],
+    latencies: Sequence[Sequence[Latencies]],
+    work: WorkCounts,
 ) -> Iterator[dict[str, Any]]:
     """By protocol, for the run (`node` is None) and for each node. `latencies` are by history and
     member."""
@@ -89,17 +91,14 @@ def measures_of(
             if len(member.events) or member.rows.view_sizes:
                 for node in (None, member.rows.name[0]):
                     found.setdefault((data.history.protocol, node), []).append((member, mine))
-    rows = [(data.history.protocol, each.rows) for data in histories for each in data.members]
+    names = histories[0].codes.incarnations.names if histories else []
     for (protocol, node), parts in found.items():
-        alike = [each for name, each in rows if name == protocol]
-        traced = any(each.work.traced for each in alike)
-        work = [each.work for each in alike if node in (None, each.name[0])]
-        yield {
-            "protocol": protocol,
-            "node": node,
-            **_measures(parts),
-            **work_measures(work, traced),
-        }
+        row = {"protocol": protocol, "node": node, **_measures(parts)}
+        alike = [(code, each) for ((name, _), code), each in work.items() if name == protocol]
+        if alike:
+            of_node = [each for code, each in alike if node in (None, names[code][0])]
+            row |= work_measures(of_node)
+        yield row
 
 
 def _measures(parts: list[tuple[MemberEvents, Latencies]]) -> dict[str, Any]:

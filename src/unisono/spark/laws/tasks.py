@@ -6,14 +6,15 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.laws.unread import NOT_CLAIMED, UNCERTAIN, outcome, weighed
+from unisono.laws import Verdict
+from unisono.laws.columnar.history import HistoryColumns
+from unisono.laws.columnar.judging import read_run, verdict_on
+from unisono.laws.unread import NOT_YET, UNCERTAIN
 from unisono.spark.laws.curves import (
     keys_of,
     latency_curve,
@@ -22,14 +23,15 @@ from unisono.spark.laws.curves import (
     recoveries_of,
     stabilities_of,
 )
-from unisono.spark.laws.history import HistoryColumns, histories_in
-from unisono.spark.laws.judging import violations_in
 from unisono.spark.laws.measures import Latencies, added, latencies_of, measures_of
-from unisono.spark.laws.scan import InputFile, Scan, ScanResult
+from unisono.spark.laws.work import WorkCounts
 from unisono.spark.partitioned import RunWriter
 from unisono.spark.schemas import QUARANTINE
-from unisono.spark.tables import write_deliveries
+from unisono.spark.tables import RowTables, write_deliveries
 from unisono.trace.checks import TORN
+from unisono.trace.columns import Codes
+from unisono.trace.files import RunFiles
+from unisono.trace.scan import ScanResult
 
 Claims: TypeAlias = Mapping[str, Sequence[str]]
 """By protocol, the laws that it claims."""
@@ -58,16 +60,6 @@ FOUND: Final = pa.schema(
 """The wide table: rows of all kinds, named by `what`."""
 
 
-EVENTUAL: Final = (
-    *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
-    *("one_primary", "one_component", "quorum", "one_founding", "begun"),
-    *("exclusion", "accuracy", "progress"),
-)
-"""Liveness: not judged while a run goes on."""
-NOT_YET: Final = "not yet"
-"""The verdict of an eventual law on a run that goes on."""
-
-
 class Output(NamedTuple):
     """Where tasks write the tables of their runs."""
 
@@ -76,13 +68,6 @@ class Output(NamedTuple):
     """Whether bronze events and silver tables are written."""
     going_on: bool
     """A run with a file without an end is not judged by eventual laws."""
-
-
-class RunFiles(NamedTuple):
-    """A run and its files, in the order of their names."""
-
-    name: str
-    files: list[InputFile]
 
 
 ANY_PROTOCOL: Final = ""
@@ -109,74 +94,34 @@ def judge_runs(
 def judge_run(
     run: RunFiles, claimed: Claims, output: Output | None = None
 ) -> Iterator[pa.RecordBatch]:
-    writer = RunWriter(output.top, run.name, "run") if output else None
-    rows_writer = writer if output and output.silver else None
-    scan = Scan(run.files, rows_writer).run()
-    histories = histories_in(run.name, scan)
-    if rows_writer is not None:
-        for data in histories:
-            write_deliveries(rows_writer, data)
-    found = list(result_rows(run.name, scan, histories, claimed, output, writer))
-    if writer is not None:
-        writer.close()
-    yield from found
-
-
-def _claimed_by(claimed: Claims, data: HistoryColumns) -> list[str]:
-    mine = claimed.get(data.history.protocol, claimed.get(ANY_PROTOCOL, ()))
-    return [law for law in LAWS if law in mine]
-
-
-# -- results -------------------------------------------------------------------------------------
-
-
-def result_rows(
-    run: str,
-    scan: ScanResult,
-    histories: Sequence[HistoryColumns],
-    claimed: Claims,
-    output: Output | None,
-    writer: RunWriter | None,
-) -> Iterator[pa.RecordBatch]:
     """Everything found about a run, as rows of the wide table. With an output the tables are
     written, and only the row of the run is returned."""
-    by_law: dict[str, list[Violation]] = {}
-    for data in histories:
-        for law in _claimed_by(claimed, data):
-            if found := nsmallest(VIOLATIONS_MAX, set(violations_in(data, law))):
-                weighty = weighed(law, found, data.history.unread)
-                by_law.setdefault(law, []).extend(weighty)
-    claims = {law for data in histories for law in _claimed_by(claimed, data)}
+    codes, work = Codes(), WorkCounts()
+    writer = RunWriter(output.top, run.name, "run") if output else None
+    tables = [RowTables(writer, codes)] if writer and output and output.silver else []
+    scan, histories = read_run(run, codes, work, *tables)
     going_on = output is not None and output.going_on and not scan.whole
-    early = set(EVENTUAL) & claims if going_on else set()
-    violations = [
-        violation._asdict()
-        for law in sorted(by_law.keys() - early)
-        for violation in nsmallest(VIOLATIONS_MAX, by_law[law])
-    ]
-    # A run of several groups keeps a law when each that claims it does.
-    verdicts = {
-        law: NOT_YET
-        if law in early
-        else outcome(by_law.get(law, ()))
-        if law in claims
-        else NOT_CLAIMED
-        for law in (LAWS if histories else ())
-    }
+    verdict = verdict_on(
+        histories, lambda name: claimed.get(name, claimed.get(ANY_PROTOCOL, ())), going_on
+    )
+    violations = [violation._asdict() for violation in verdict.violations]
     latencies = [latencies_of(data) for data in histories]
-    measures = list(measures_of(histories, latencies))
-    counts = _counts(scan, histories, verdicts)
+    measures = list(measures_of(histories, latencies, work))
+    counts = _counts(scan, histories, verdict)
     if writer is not None:
+        for data in histories if tables else ():
+            write_deliveries(writer, data)
         _write_gold(writer, histories, latencies, measures)
         writer.write_rows("gold/violations", violations)
-        listed = sorted(verdicts.items())
+        listed = sorted(verdict.laws.items())
         writer.write_rows("gold/verdicts", [{"law": law, "verdict": how} for law, how in listed])
-        for batch in _quarantine_rows(run, scan):
+        for batch in _quarantine_rows(run.name, scan):
             writer.write("bronze/quarantine", QUARANTINE, pa.Table.from_batches([batch]))
-        yield pa.RecordBatch.from_pylist([{"run": run, **counts}], schema=FOUND)
+        writer.close()
+        yield pa.RecordBatch.from_pylist([{"run": run.name, **counts}], schema=FOUND)
         return
     rows: list[dict[str, Any]] = [{"what": "violation", **row} for row in violations]
-    rows += [{"what": "verdict", "law": law, "verdict": how} for law, how in verdicts.items()]
+    rows += [{"what": "verdict", "law": law, "verdict": how} for law, how in verdict.laws.items()]
     rows += [{"what": "measure", **row} for row in measures]
     rows += [
         {
@@ -190,28 +135,27 @@ def result_rows(
         for data in histories
         for member in data.members
     ]
-    rows += [{"what": "contradicted", "life": key} for key in counts["contradicted"] or ()]
-    rows.append(counts)
-    yield pa.RecordBatch.from_pylist([{**row, "run": run} for row in rows], schema=FOUND)
-    yield from _quarantine_rows(run, scan)
+    rows += [{"what": "contradicted", "life": key} for key in scan.contradicted]
+    rows.append({"what": "count", **counts})
+    yield pa.RecordBatch.from_pylist([{**row, "run": run.name} for row in rows], schema=FOUND)
+    yield from _quarantine_rows(run.name, scan)
 
 
 def _counts(
-    scan: ScanResult, histories: Sequence[HistoryColumns], verdicts: Mapping[str, str]
+    scan: ScanResult, histories: Sequence[HistoryColumns], verdict: Verdict
 ) -> dict[str, Any]:
     """The row of the run: what was read, and whether every law was kept."""
     sizes = [1 if bad is None else len(bad) for _, bad, _ in scan.quarantined]
     cut_off = sum(bad is None and reason.startswith(TORN) for _, bad, reason in scan.quarantined)
     # Unknown while a law is not judged.
-    broken = "broken" in verdicts.values()
-    pending = not {NOT_YET, UNCERTAIN}.isdisjoint(verdicts.values())
+    pending = not {NOT_YET, UNCERTAIN}.isdisjoint(verdict.laws.values())
+    known = verdict.laws and not (verdict.kept and pending)
     return {
-        "what": "count",
         "events": scan.events,
         "quarantined": sum(sizes),
         "unjudged": sum(sizes) - cut_off,
         "whole": scan.whole,
-        "kept": not broken if verdicts and (broken or not pending) else None,
+        "kept": verdict.kept if known else None,
         "protocols": sorted({data.history.protocol for data in histories}),
         "groups": sorted({data.history.group for data in histories}),
         "contradicted": scan.contradicted or None,

@@ -9,19 +9,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unisono.protocols import specs
-from unisono.spark.laws.columns import KIND, Array
+from unisono.trace.columns import KIND, WORK_CODE_MIN, Array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unisono.spark.laws.reader import RowGroup
+    import pyarrow as pa
+
+    from unisono.trace.row_groups import RowGroup
+
+
+class WorkCounts(dict[tuple[tuple[str, str], int], "Work"]):
+    """By history and incarnation; a reader of rows."""
+
+    def add(self, table: pa.Table, group: RowGroup, code: int, rows: Array | None) -> None:
+        if not (group.kind >= WORK_CODE_MIN).any():
+            return
+        for history, mask in group.by_history(rows):
+            wanted = group.kind >= WORK_CODE_MIN
+            mine = np.flatnonzero(wanted if mask is None else mask & wanted)
+            if len(mine):
+                self.setdefault((history, code), Work()).add(group, mine, history[0])
 
 
 @dataclass(slots=True)
 class Work:
     """Protocol work of an incarnation, where it was traced."""
 
-    traced: bool = False
     packets_out: int = 0
     octets_out: int = 0
     retransmissions: int = 0
@@ -33,7 +47,6 @@ class Work:
     """The times between its successive possessions of the token."""
 
     def add(self, group: RowGroup, rows: Array, protocol: str) -> None:
-        self.traced = True
         kind, columns = group.kind[rows], group.columns
         number = columns.ints("number", 0)[rows]
         sent = kind == KIND["packet_out"]
@@ -55,10 +68,7 @@ class Work:
             self.token_us = t_us
 
 
-def work_measures(parts: Sequence[Work], traced: bool) -> dict[str, Any]:
-    """Null where no such row was traced."""
-    if not traced:
-        return {}
+def work_measures(parts: Sequence[Work]) -> dict[str, Any]:
     names = ("packets_out", "octets_out", "retransmissions", "naks", "drops")
     apart = sorted(us for part in parts for us in part.rotations_us)
     return {

@@ -26,8 +26,9 @@ from unisono.spark.report.trace_rows import (
     rows_near,
 )
 from unisono.trace.checks import SPOKEN
-from unisono.trace.files import Trace, TraceFiles, read_trace, safe_name, trace_files
+from unisono.trace.files import TraceFiles, safe_name, trace_files
 from unisono.trace.history import History
+from unisono.trace.reading import Trace, read_trace
 from unisono.trace.record import Row
 
 RUN_BYTES_MAX: Final = 4 << 20

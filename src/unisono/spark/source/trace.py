@@ -20,11 +20,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from unisono.errors import BadTrace, Misuse
-from unisono.spark.laws.reader import CHECKED, reasons_against
 from unisono.spark.source.filters import column_of, is_supported, mask_of_all, matches
 from unisono.spark.source.options import PARTITIONS_MAX, check_names, columns_of, directory_of
 from unisono.trace.files import trace_files
 from unisono.trace.parquet import SCHEMA, ParquetPart, filled
+from unisono.trace.row_groups import CHECKED, reasons_against
 
 BATCH_ROWS: Final = 20_000
 

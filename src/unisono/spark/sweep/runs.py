@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from unisono.errors import BadTrace, Misuse
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.code import SIMULATES, digest_of
+from unisono.spark.code import SIMULATES, SIMULATES_NOT, digest_of
 from unisono.trace.files import REPLAY, run_folder
 
 MANIFEST: Final = "manifest.json"
@@ -68,7 +68,7 @@ RAISED: Final = "simulation"
 
 def code_version() -> str:
     """A digest of the code that determines a run."""
-    return digest_of(SIMULATES)
+    return digest_of(SIMULATES, SIMULATES_NOT)
 
 
 def check_directory(traces: Path, token: str) -> None:

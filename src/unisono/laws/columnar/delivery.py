@@ -10,11 +10,11 @@ from typing import TypeAlias
 import numpy as np
 
 from unisono.laws import LAWS, Violation
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents
+from unisono.laws.columnar.suspects import Suspects
 from unisono.laws.delivery import _apart, _parting
-from unisono.spark.laws.columns import RELIABLE, Array, distinct
-from unisono.spark.laws.history import HistoryColumns, MemberEvents
-from unisono.spark.laws.suspects import Suspects
 from unisono.trace.checks import VIEWS
+from unisono.trace.columns import RELIABLE, Array, distinct
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, IncarnationTrace
 from unisono.trace.record import Row
 

@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents, running_max
+from unisono.laws.columnar.suspects import first_violations
 from unisono.laws.places import Highest, gone_back
 from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import violations
-from unisono.spark.laws.columns import (
+from unisono.trace.columns import (
     AGREED,
     NUMBER_MAX,
     NUMBER_MIN,
@@ -21,8 +23,6 @@ from unisono.spark.laws.columns import (
     distinct,
     is_dense,
 )
-from unisono.spark.laws.history import HistoryColumns, MemberEvents, running_max
-from unisono.spark.laws.suspects import first_violations
 from unisono.trace.history import cut_of
 
 

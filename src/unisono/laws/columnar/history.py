@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from unisono.laws.holding import ENDS
-from unisono.spark.laws.columns import (
+from unisono.trace.checks import VIEWS
+from unisono.trace.columns import (
     NUMBER_MAX,
     NUMBER_MIN,
     RELIABLE,
@@ -19,10 +20,9 @@ from unisono.spark.laws.columns import (
     EventColumns,
     is_dense,
 )
-from unisono.spark.laws.scan import IncarnationRows, ScanResult
-from unisono.trace.checks import VIEWS
 from unisono.trace.history import History, IncarnationTrace, ViewCut, cut_of
 from unisono.trace.record import Row
+from unisono.trace.scan import IncarnationRows, KeptColumns, ScanResult
 
 
 @dataclass
@@ -331,13 +331,12 @@ class HistoryColumns:
         return slots[member.owes(self.source[slots], self.number[slots])]
 
 
-def histories_in(run: str, scan: ScanResult) -> list[HistoryColumns]:
+def histories_in(run: str, scan: ScanResult, kept: KeptColumns) -> list[HistoryColumns]:
     """One per protocol and group, in that order."""
     by_name: dict[tuple[str, str], list[IncarnationRows]] = {}
-    for each in scan.incarnations.values():
+    for each in kept.incarnations.values():
         by_name.setdefault(each.history, []).append(each)
-    torn = frozenset(map(scan.codes.key, scan.torn))
-    unread = scan.unread()
+    torn, unread = scan.torn_lives, scan.unread()
     return [
         HistoryColumns(run, name, mine, scan.codes, torn, unread)
         for name, mine in sorted(by_name.items())

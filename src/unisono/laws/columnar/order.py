@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents, running_max
+from unisono.laws.columnar.suspects import first_violations
 from unisono.laws.order import Departed
-from unisono.spark.laws.columns import (
+from unisono.trace.columns import (
     CAUSAL,
     FIFO,
     FLOORS,
@@ -19,8 +21,6 @@ from unisono.spark.laws.columns import (
     EventColumns,
     distinct,
 )
-from unisono.spark.laws.history import HistoryColumns, MemberEvents, running_max
-from unisono.spark.laws.suspects import first_violations
 from unisono.trace.history import IncarnationTrace
 
 # -- fifo ----------------------------------------------------------------------------------------

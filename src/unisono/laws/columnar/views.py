@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from unisono.laws import LAWS, Violation
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents
+from unisono.laws.columnar.suspects import Suspects, rows_about
 from unisono.laws.cuts import unjust_cuts
 from unisono.laws.holding import Holdings, false_receipts
 from unisono.laws.local import AFTER_END
 from unisono.laws.succession import parts_let_go_on
 from unisono.laws.verdict import violations
-from unisono.spark.laws.columns import NUMBER_MIN, RELIABLE, Array, distinct
-from unisono.spark.laws.history import HistoryColumns, MemberEvents
-from unisono.spark.laws.suspects import Suspects, rows_about
 from unisono.trace.checks import VIEWS
+from unisono.trace.columns import NUMBER_MIN, RELIABLE, Array, distinct
 from unisono.trace.history import life_of, number_of, sender_of
 from unisono.trace.record import Row
 

@@ -1,21 +1,23 @@
-"""The one pass over a run's files: the rows that may be judged, as columns.
+"""The one reader of trace files: it hands on the rows that may be judged, and says why not of the
+others.
 
-A scan reads files in the order of their names, row group by row group. It keeps rows of few kinds
-as they are, and of sends and deliveries the columns that the laws need. The rules about files are
-those of `unisono.trace.checks`, as `unisono.trace.files` applies them.
+A scan reads the files of a run in the order of their names, row group by row group, and applies the
+rules of `unisono.trace.checks`. What it finds it hands to readers: those that keep columns for the
+laws, rows, or tables.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
 
-from unisono.spark.laws.columns import (
+from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.columns import (
     DELIVER,
     SEND,
     Array,
@@ -24,67 +26,26 @@ from unisono.spark.laws.columns import (
     concatenated,
     distinct,
 )
-from unisono.spark.laws.reader import IS_CONTROL, DictionaryPart, RowGroup, read_group
-from unisono.spark.laws.work import Work
-from unisono.spark.tables import WORK_CODE_MIN, RowTables
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.files import TraceFiles
 from unisono.trace.record import Row
 from unisono.trace.retold import contradicted
+from unisono.trace.row_groups import IS_CONTROL, DictionaryPart, RowGroup, read_group
 from unisono.trace.unread import unread_of
-
-if TYPE_CHECKING:
-    from unisono.spark.partitioned import RunWriter
-
 
 PARTS_MAX: Final = 500
 """So many parts of an incarnation are joined as they come: in a file, when they are large."""
 
 
-class InputFile(NamedTuple):
-    path: bytes
-    name: str
-    chain: int
-    gap: bool
+class RowReader(Protocol):
+    """What takes rows that may be judged."""
 
-
-@dataclass(slots=True)
-class IncarnationRows:
-    """One incarnation in one history."""
-
-    history: tuple[str, str]
-    name: tuple[str, int]
-    code: int
-    count: int = 0
-    control: list[Row] = field(default_factory=list)
-    parts: list[EventColumns] = field(default_factory=list)
-    """Sends and deliveries, in order."""
-    last_us: int = 0
-    """The time of its last row."""
-    work: Work = field(default_factory=Work)
-
-    @property
-    def key(self) -> str:
-        return f"{self.name[0]}#{self.name[1]}"
-
-    @property
-    def ended_us(self) -> int:
-        """The time of its end, or of its last row if it has none."""
-        ends = (row.t_us for row in self.control if row.kind in ("leave", "crash"))
-        return next(ends, self.last_us)
-
-    @property
-    def view_sizes(self) -> list[int]:
-        return [len(row.members or ()) for row in self.control if row.kind == "view"]
-
-    def events(self) -> EventColumns:
-        self.parts = [concatenated(self.parts)]
-        return self.parts[0]
+    def add(self, table: pa.Table, group: RowGroup, code: int, rows: Array | None) -> None:
+        """The rows of a mask (None: all) of one incarnation."""
 
 
 @dataclass
 class ScanResult:
     codes: Codes
-    incarnations: dict[tuple[tuple[str, str], int], IncarnationRows] = field(default_factory=dict)
     events: int = 0
     quarantined: list[tuple[str, Array | None, str]] = field(default_factory=list)
     """File, rows (None for the file or the rest of it) and reason."""
@@ -94,7 +55,11 @@ class ScanResult:
     whole: bool = True
     """Each file has its end, and none is missing."""
 
-    def unread(self) -> dict[str, str]:
+    @property
+    def torn_lives(self) -> frozenset[str]:
+        return frozenset(map(self.codes.key, self.torn))
+
+    def unread(self) -> Mapping[str, str]:
         """By incarnation, which rows of it were there and could not be judged."""
         return unread_of(
             (path, [None] if rows is None else rows.tolist(), reason)
@@ -102,58 +67,62 @@ class ScanResult:
         )
 
 
-class Scan:
-    """Reads the files of a run."""
+def scanned(files: Sequence[TraceFiles], codes: Codes, *readers: RowReader) -> ScanResult:
+    """Read the files of a run."""
+    return _Scan(files, codes, readers).run()
 
-    def __init__(self, files: Iterable[InputFile], writer: RunWriter | None = None) -> None:
-        """`writer`: the rows are written as tables."""
-        self.result = ScanResult(Codes())
-        self._files = list(files)
-        self._tables = RowTables(writer, self.result.codes) if writer else None
+
+class _Scan:
+    def __init__(
+        self, files: Sequence[TraceFiles], codes: Codes, readers: Sequence[RowReader]
+    ) -> None:
+        self._result = ScanResult(codes)
+        self._files = files
+        self._readers = readers
         self._last_step: dict[int, int] = {}
         """By incarnation, in the files read so far."""
         self._incomplete: set[int] = set()
         """Incarnations of which an earlier part is missing."""
-        self._broken: set[int] = set()
-        self._chains: dict[int, set[int]] = {}
+        self._broken: set[Path] = set()
+        """Chains of which a part is torn or missing."""
+        self._chains: dict[Path, set[int]] = {}
         self._repeated: set[int] = set()
         """Incarnations that a later file holds again."""
 
     def run(self) -> ScanResult:
-        result = self.result
+        result = self._result
         for file in self._files:
             self._read(file)
         result.whole = not self._broken
         for chain in self._broken:
             result.torn |= self._chains[chain]
         if self._repeated:
-            paths = [Path(os.fsdecode(file.path)) for file in self._files]
             names = [result.codes.incarnations.names[code] for code in sorted(self._repeated)]
-            result.contradicted = sorted(f"{n}#{i}" for n, i in contradicted(paths, names))
+            found = contradicted([file.path for file in self._files], names)
+            result.contradicted = sorted(f"{n}#{i}" for n, i in found)
         return result
 
-    def _read(self, file: InputFile) -> None:
+    def _read(self, file: TraceFiles) -> None:
         if file.gap:
             self._broken.add(file.chain)
         after_gap = file.chain in self._broken
-        part = DictionaryPart(Path(os.fsdecode(file.path)), whole=True)
+        part = DictionaryPart(file.path, whole=True)
         last: dict[int, int] = {}
         fresh: set[int] = set()
         start = 0
         for table in part.tables():
-            group = read_group(table, self.result.codes)
+            group = read_group(table, self._result.codes)
             for code, rows in self._new_rows(group, file.name, start, last):
                 fresh.add(code)
                 if after_gap or code in self._incomplete:
                     self._quarantine(file.name, _all(group, rows), start, AFTER_TORN)
                     continue
-                if self._tables is not None:
-                    self._tables.add(table, group, code, rows)
-                for history, mine in group.by_history(rows):
-                    self._keep(self._incarnation(history, code), group, mine)
+                self._result.events += len(group.kind) if rows is None else int(rows.sum())
+                for reader in self._readers:
+                    reader.add(table, group, code, rows)
             start += table.num_rows
         if part.lost:
-            self.result.quarantined.append((file.name, None, part.lost))
+            self._result.quarantined.append((file.name, None, part.lost))
         if part.torn:
             self._broken.add(file.chain)
         if part.torn or after_gap:
@@ -172,7 +141,7 @@ class Scan:
             for row in np.flatnonzero(group.bad).tolist():
                 reasons.setdefault(group.reason(row), []).append(row + start)
             for reason, bad in reasons.items():
-                self.result.quarantined.append((name, np.array(bad, np.int64), reason))
+                self._result.quarantined.append((name, np.array(bad, np.int64), reason))
         codes = distinct(group.incarnation if valid is None else group.incarnation[valid])
         for code in codes.tolist():
             rows = None
@@ -194,25 +163,70 @@ class Scan:
             yield code, rows
 
     def _quarantine(self, name: str, rows: Array, start: int, reason: str) -> None:
-        self.result.quarantined.append((name, np.flatnonzero(rows) + start, reason))
+        self._result.quarantined.append((name, np.flatnonzero(rows) + start, reason))
 
-    def _incarnation(self, history: tuple[str, str], code: int) -> IncarnationRows:
-        found = self.result.incarnations.get((history, code))
-        if found is None:
-            name = self.result.codes.incarnations.names[code]
-            found = self.result.incarnations[history, code] = IncarnationRows(history, name, code)
-        return found
+
+def _all(group: RowGroup, rows: Array | None) -> Array:
+    return np.ones(len(group.kind), np.bool_) if rows is None else rows
+
+
+# -- what the laws need ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class IncarnationRows:
+    """One incarnation in one history."""
+
+    history: tuple[str, str]
+    name: tuple[str, int]
+    code: int
+    count: int = 0
+    control: list[Row] = field(default_factory=list)
+    parts: list[EventColumns] = field(default_factory=list)
+    """Sends and deliveries, in order."""
+    last_us: int = 0
+    """The time of its last row."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name[0]}#{self.name[1]}"
+
+    @property
+    def ended_us(self) -> int:
+        """The time of its end, or of its last row if it has none."""
+        ends = (row.t_us for row in self.control if row.kind in ("leave", "crash"))
+        return next(ends, self.last_us)
+
+    @property
+    def view_sizes(self) -> list[int]:
+        return [len(row.members or ()) for row in self.control if row.kind == "view"]
+
+    def events(self) -> EventColumns:
+        self.parts = [concatenated(self.parts)]
+        return self.parts[0]
+
+
+class KeptColumns:
+    """Keeps rows of few kinds as they are, and of sends and deliveries the columns that the laws
+    need. Steps are counted anew."""
+
+    def __init__(self, codes: Codes) -> None:
+        self._codes = codes
+        self.incarnations: dict[tuple[tuple[str, str], int], IncarnationRows] = {}
+
+    def add(self, table: pa.Table, group: RowGroup, code: int, rows: Array | None) -> None:
+        for history, mask in group.by_history(rows):
+            mine = self.incarnations.get((history, code))
+            if mine is None:
+                name = self._codes.incarnations.names[code]
+                mine = self.incarnations[history, code] = IncarnationRows(history, name, code)
+            self._keep(mine, group, mask)
 
     def _keep(self, mine: IncarnationRows, group: RowGroup, mask: Array | None) -> None:
-        """Positions are counted anew."""
         rows = np.arange(len(group.kind)) if mask is None else np.flatnonzero(mask)
         kind, first = group.kind[rows], mine.count
         mine.count += len(rows)
-        self.result.events += len(rows)
         mine.last_us = int(group.events.t_us[rows[-1]])
-        work = rows[kind >= WORK_CODE_MIN]
-        if len(work):
-            mine.work.add(group, work, mine.history[0])
         mine.control += [
             group.row(int(rows[at]))._replace(step=first + at)
             for at in np.flatnonzero(IS_CONTROL[kind]).tolist()
@@ -225,7 +239,3 @@ class Scan:
             mine.parts.append(events)
             if len(mine.parts) > PARTS_MAX:
                 mine.events()
-
-
-def _all(group: RowGroup, rows: Array | None) -> Array:
-    return np.ones(len(group.kind), np.bool_) if rows is None else rows

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unisono.laws.cycles import knots
-from unisono.spark.laws.columns import Array
+from unisono.trace.columns import Array
 
 
 def on_cycles(sequences: Sequence[Array], count: int) -> Array:

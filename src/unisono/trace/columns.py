@@ -17,6 +17,8 @@ Array: TypeAlias = npt.NDArray[Any]
 Value = TypeVar("Value")
 
 KIND: Final = {name: code for code, name in enumerate(MESSAGE_KINDS + WORK_KINDS)}
+WORK_CODE_MIN: Final = len(MESSAGE_KINDS)
+"""Protocol work has this code or a larger one."""
 SEND, DELIVER = KIND["send"], KIND["deliver"]
 CONTROL_KINDS: Final = frozenset(MESSAGE_KINDS) - {"send", "deliver"}
 """Rows that an incarnation has few of: views, receipts, ends. They are kept as rows."""

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
+from unisono.laws.columnar.cycles import on_cycles
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents
+from unisono.laws.columnar.suspects import first_violations
 from unisono.laws.order import _same_start, cycle
 from unisono.laws.verdict import violations
-from unisono.spark.laws.columns import AGREED, Array
-from unisono.spark.laws.cycles import on_cycles
-from unisono.spark.laws.history import HistoryColumns, MemberEvents
-from unisono.spark.laws.suspects import first_violations
+from unisono.trace.columns import AGREED, Array
 
 
 class _Sequence(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.spark.laws.columns import Array, distinct
-from unisono.spark.laws.history import HistoryColumns
+from unisono.laws.columnar.history import HistoryColumns
+from unisono.trace.columns import Array, distinct
 from unisono.trace.record import Row
 
 Suspects: TypeAlias = Mapping[int, Array]

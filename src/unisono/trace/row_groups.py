@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.spark.laws.columns import (
+from unisono.trace.checks import SPOKEN, level_of, reason_against
+from unisono.trace.columns import (
     CONTROL_KINDS,
     KIND,
     SEND,
@@ -27,7 +28,6 @@ from unisono.spark.laws.columns import (
     CodeTable,
     EventColumns,
 )
-from unisono.trace.checks import SPOKEN, level_of, reason_against
 from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical
 from unisono.trace.record import PROBE, Row
 
