@@ -20,12 +20,11 @@ from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.verify import as_object, claims
 from unisono.errors import Misuse, check_option_names
-from unisono.laws import judge_all
+from unisono.laws.columnar import judge_trace
 from unisono.processes import RunFailed, wait_for
 from unisono.protocols import spec
 from unisono.sim.plan import node_name
 from unisono.spec import ProtocolSpec
-from unisono.trace.files import read_trace
 
 if TYPE_CHECKING:
     from unisono.spark.pipeline import PipelineResult
@@ -227,14 +226,13 @@ def leave(cluster: DemoCluster) -> None:
 
 def verify(trace_dir: Path, log: StepLog) -> tuple[dict[str, Any], bool]:
     with log.step("the laws are checked") as becomes:
-        trace = read_trace(trace_dir)
-        verdict_of = judge_all(trace.histories(), claims)
-        found = as_object(trace, verdict_of)
-        becomes(f"the laws are checked on {trace.events:,} events of the trace")
-    for verdict in verdict_of.values():
-        log.console.print(verdicts(verdict.laws))
-        print_violations(log.console, verdict.violations)
-    return found, all(verdict.kept for verdict in verdict_of.values())
+        runs = judge_trace(trace_dir, claims)
+        found = as_object(runs)
+        becomes(f"the laws are checked on {found['events']:,} events of the trace")
+    for run in runs.values():
+        log.console.print(verdicts(run.verdict.laws))
+        print_violations(log.console, run.verdict.violations)
+    return found, all(run.verdict.kept for run in runs.values())
 
 
 def with_spark(trace_dir: Path, directory: Path, log: StepLog) -> PipelineResult | None:

@@ -13,8 +13,9 @@ from unisono.cli.verify import check_some
 from unisono.draw import Drawing, DrawRequest, draw
 from unisono.draw.labels import counted
 from unisono.errors import BadTrace, Misuse
-from unisono.trace.files import read_trace, safe_name
+from unisono.trace.files import safe_name
 from unisono.trace.history import History
+from unisono.trace.reading import read_trace
 
 STDOUT: Final = Path("-")
 MS_MAX: Final = 1e12

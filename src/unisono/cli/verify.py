@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +11,10 @@ from rich.console import Console
 from unisono.cli import BAD_INPUT, BROKEN, OK
 from unisono.cli.show import out, print_json, print_violations, status, verdicts
 from unisono.errors import BadTrace
-from unisono.laws import Verdict, judge_all
+from unisono.laws.columnar import JudgedRun, judge_trace
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import specs
-from unisono.trace.files import Trace, read_trace
+from unisono.trace.reading import Quarantined
 
 CLAIMED_BY_ALL: Final = ("no_creation", "no_duplication")
 """Checked for an unknown protocol: every service level implies them."""
@@ -31,16 +31,21 @@ def claims(protocol: str) -> tuple[str, ...]:
 
 def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> int:
     with status("reading and judging …"):
-        trace = read_trace(directory)
-        check_some(directory, trace.events, len(trace.quarantined))
-        found = judge_all(trace.histories(), claims)
+        found = judge_trace(directory, claims)
+    quarantined = [each for run in found.values() for each in run.quarantined]
+    check_some(directory, sum(run.events for run in found.values()), len(quarantined))
     if as_json:
-        print_json(as_object(trace, found))
+        print_json(as_object(found))
     else:
-        show(trace, found)
-    kept = not trace.contradicted and all(verdict.kept for verdict in found.values())
-    uncertain = any(verdict.uncertain for verdict in found.values())
-    return exit_code(kept, len(trace.unjudged), allow_quarantined, uncertain)
+        show(found, quarantined)
+    kept = not any(run.contradicted or not run.verdict.kept for run in found.values())
+    uncertain = any(run.verdict.uncertain for run in found.values())
+    return exit_code(kept, _unjudged(quarantined), allow_quarantined, uncertain)
+
+
+def _unjudged(quarantined: Iterable[Quarantined]) -> int:
+    """What was there and was not judged: all but what a killed process could not write."""
+    return sum(not each.is_cut for each in quarantined)
 
 
 def exit_code(kept: bool, unjudged: int, allow_quarantined: bool, uncertain: bool) -> int:
@@ -75,34 +80,37 @@ def check_some(directory: Path, events: int, quarantined: int) -> None:
         )
 
 
-def as_object(trace: Trace, found: Mapping[str, Verdict]) -> dict[str, Any]:
+def as_object(found: Mapping[str, JudgedRun]) -> dict[str, Any]:
     """The shape that `verify --json` and `pipeline --json` share."""
-    runs = {run: verdict_json(verdict) for run, verdict in sorted(found.items())}
+    runs = sorted(found.items())
     return {
-        "runs": runs,
-        "events": trace.events,
-        "quarantined": len(trace.quarantined),
-        "contradicted": {run: sorted(found) for run, found in sorted(trace.contradicted.items())},
+        "runs": {name: verdict_json(run.verdict) for name, run in runs if run.verdict.laws},
+        "events": sum(run.events for run in found.values()),
+        "quarantined": sum(len(run.quarantined) for run in found.values()),
+        "contradicted": {name: run.contradicted for name, run in runs if run.contradicted},
     }
 
 
-def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
+def show(found: Mapping[str, JudgedRun], quarantined: Sequence[Quarantined]) -> None:
     console = out()
-    for run, verdict in sorted(found.items()):
-        rows = trace.runs.get(run, ())
-        names = sorted({row.protocol for row in rows})
-        lives = len({(row.node, row.incarnation) for row in rows})
-        console.print(f"[bold]{run}[/]  {', '.join(names)}, {len(rows):,} events, {lives} members")
-        console.print(verdicts(verdict.laws))
-        if unknown := [name for name in names if name not in claimed()]:
+    for name, run in sorted(found.items()):
+        if not run.verdict.laws:
+            continue
+        console.print(
+            f"[bold]{name}[/]  {', '.join(run.protocols)}, {run.events:,} events,"
+            f" {run.lives} members"
+        )
+        console.print(verdicts(run.verdict.laws))
+        if unknown := [each for each in run.protocols if each not in claimed()]:
             console.print(
                 f"[yellow]{', '.join(unknown)} is not in the catalogue: only"
                 f" {' and '.join(CLAIMED_BY_ALL)} were checked[/]"
             )
-        print_violations(console, verdict.violations)
-    if trace.quarantined:
-        console.print(f"[yellow]not judged: {len(trace.quarantined)} rows or files[/]")
-        for each in trace.quarantined[:5]:
+        print_violations(console, run.verdict.violations)
+    if quarantined:
+        console.print(f"[yellow]not judged: {len(quarantined)} rows or files[/]")
+        for each in quarantined[:5]:
             where = each.path if each.row is None else f"{each.path} row {each.row}"
             console.print(f"  {where}: {each.reason}", markup=False)
-    print_unjudged(console, trace.contradicted, len(trace.unjudged))
+    contradicted = {name: run.contradicted for name, run in found.items()}
+    print_unjudged(console, contradicted, _unjudged(quarantined))
