@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.laws.judged_here import judged_here
 from tests.laws.test_protocol_mutants import Buggy, gives_up
 from unisono.core import CoreConfig
 from unisono.laws import judge_all
@@ -55,9 +56,6 @@ def test_without_a_bug_world_and_trace_agree(protocol: str) -> None:
 @pytest.mark.catches("exclusion")
 def test_the_files_alone_show_a_false_exclusion(tmp_path: Path) -> None:
     """In process, and on the columns of files as on Spark."""
-    pytest.importorskip("pyspark")
-    from tests.spark.steps import judged_here
-
     for seed in range(3):
         run(buggy("ring", seed, "none", trace=tmp_path))
     claims = {"ring": ["exclusion", "accuracy"]}

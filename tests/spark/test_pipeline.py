@@ -22,7 +22,7 @@ from unisono.model import Resilient
 from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.laws.curves import class_of
+from unisono.spark.curves import class_of
 from unisono.spark.layout import NO_RUN, SUMMARY, TABLES, run_of
 from unisono.spark.measures import BINS, CURVE, QUANTILES, WORK
 from unisono.trace.history import life_of, message_of, number_of, sender_of
@@ -88,8 +88,8 @@ def test_measures_are_those_of_plain_python(made: tuple[Path, Any, list[str]]) -
         assert row["mb_per_s"] == pytest.approx(sum(d.size or 0 for d in delivered) / span)
         assert row["octets"] == sum(d.size or 0 for d in delivered)
         assert row["members"] == max(len(each.members or ()) for each in rows)
-        for name, part in QUANTILES.items():
-            assert row[name] == late[math.ceil(part * len(late)) - 1], name
+        for name, (part, of) in QUANTILES.items():
+            assert row[name] == late[-(-part * len(late) // of) - 1], name
 
 
 class Tags(HTMLParser):
@@ -276,8 +276,8 @@ def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) ->
     for row in table(made, "gold/latency_curves"):
         of = [m for run, m in measures.items() if m["protocol"] == row["protocol"]]
         curve = dict(zip(CURVE, row["quantiles"], strict=True))
-        for name, part in QUANTILES.items():
-            assert 0.99 * of[0][name] < curve[part] <= of[0][name], name
+        for name, (part, whole) in QUANTILES.items():
+            assert 0.99 * of[0][name] < curve[part / whole] <= of[0][name], name
     rates = table(made, "gold/rate_curves")
     for of_run in (None, *measures):
         mine = [row for row in rates if row["run"] == of_run]

@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.laws.doctoring import FILES, cut, write_rows
+from tests.laws.judged_here import judged_here
 from tests.laws.stories import story, write_trace
-from tests.spark.steps import judged_here
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.laws import LAWS, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.laws import Output, write_tables
 from unisono.spark.partitioned import rows_in
+from unisono.spark.tasks import Output, write_tables
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import TraceFile, trace_files

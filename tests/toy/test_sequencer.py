@@ -14,8 +14,8 @@ import pytest
 import unisono
 from tests.cli.running import unisono as command
 from tests.harness import ENVIRONMENT
+from tests.laws.judged_here import judged_here
 from tests.net.recorder import free_port
-from tests.spark.steps import judged_here
 from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution
 from tests.toy.sequencer import SPEC
@@ -175,7 +175,7 @@ def test_a_run_is_traced_verified_and_drawn(installed: Path) -> None:
     assert {law for law, how in verdict["laws"].items() if how == "kept"} == set(SPEC.laws)
     # As the pipeline's tasks judge it.
     found = judged_here(installed / "trace", {SPEC.name: SPEC.laws})
-    assert {row["verdict"] for row in found if row["law"] in SPEC.laws} == {"kept"}
+    assert {row["verdict"] for row in found if row.get("law") in SPEC.laws} == {"kept"}
     assert [row["protocol"] for row in found if row["what"] == "measure" and not row["node"]]
     drawn = command("draw", "trace", "--out", "picture.svg", cwd=installed)
     assert drawn.returncode == 0, drawn.stderr

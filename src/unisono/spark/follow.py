@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from unisono.spark.laws import Claims
+    from unisono.spark.tasks import Claims
 
 
 GROWTH: Final = 1.25

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unisono.spark.laws.curves import keys_of, latency_curve
+from unisono.spark.curves import keys_of, latency_curve
 from unisono.spark.measures import BINS, CURVE, QUANTILES
 
 Rows: TypeAlias = Iterator[dict[str, Any]]
@@ -128,9 +128,9 @@ def summary_of(
             else None,
             "mb_per_s": sums["octets"] / sums["span_us"] if sums["span_us"] else None,
             **{
-                name: at[CURVE.index(part)] if at else None
-                for name, part in QUANTILES.items()
-                if part < 1
+                name: at[CURVE.index(part / of)] if at else None
+                for name, (part, of) in QUANTILES.items()
+                if part < of
             },
             "max_us": _present(max, (row["max_us"] for row in mine)),
             "recoveries": len(times),

@@ -19,8 +19,6 @@ from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.delta import FOLDER as DELTA
 from unisono.spark.delta import DeltaTables
-from unisono.spark.laws import Claims, Output, check_claims, write_tables
-from unisono.spark.laws.tasks import ANY_PROTOCOL
 from unisono.spark.layout import (
     BRONZE,
     CURVES,
@@ -47,6 +45,7 @@ from unisono.spark.runs import (
     laws_digest,
     removed,
 )
+from unisono.spark.tasks import ANY_PROTOCOL, Claims, Output, check_claims, write_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,5 @@
-"""The laws in process and on columns (here, and on Spark) give equal verdicts, violations
-and measures on several hundred histories."""
+"""The laws on rows and on columns give equal verdicts, violations and measures on several hundred
+histories."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.laws.doctoring import FILES
+from tests.laws.judged_here import judged_here
+from tests.laws.mutations import DOCTORS, by_step, doctored
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
-from tests.spark.mutations import DOCTORS, by_step, doctored
-from tests.spark.steps import judged_here
-from tests.spark.yardstick.plain import Key, measures_of
+from tests.yardstick.plain import Key, measures_of
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -22,8 +22,8 @@ from unisono.trace.history import History
 from unisono.trace.reading import Trace, read_trace
 from unisono.trace.record import Row
 
-# All in the process with the session: what they share is made once.
-pytestmark = pytest.mark.xdist_group("spark")
+# All in one process: what they share is made once.
+pytestmark = pytest.mark.xdist_group("columns")
 
 CLAIMED = {
     "story": list(LAWS),
@@ -153,7 +153,6 @@ class Both(NamedTuple):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     """All histories as runs of one directory, judged in both ways."""
-    pytest.importorskip("pyspark")
     trace_dir: Path = tmp_path_factory.mktemp("trace")
     cases = all_histories()
     for each in cases:
@@ -189,31 +188,6 @@ def findings_of(found: list[dict[str, Any]]) -> Findings:
                for row in rows.get("quarantine", ())),
         sum(row["events"] for row in rows["count"]),
     )  # fmt: skip
-
-
-def test_spark_gives_what_its_steps_give(spark: Any, both: Both, tmp_path: Path) -> None:
-    """For some runs."""
-    from unisono.spark.laws import judged
-
-    histories = [each.history for each in both.cases[::9]]
-    for history in histories:
-        write_trace(history, tmp_path)
-    for item in FILES:
-        item.write(tmp_path)
-    found = judged(spark, tmp_path, CLAIMED)
-    results = findings_of([row.asDict() for row in found.found.collect()])
-    found.forget()
-    plain = {run: both.plain[run] for run in results.verdicts}
-    assert len(plain) >= 20
-    assert {run: verdict.violations for run, verdict in results.verdicts.items()} == {
-        run: verdict.violations for run, verdict in plain.items()
-    }
-    assert {run: verdict.laws for run, verdict in results.verdicts.items()} == {
-        run: verdict.laws for run, verdict in plain.items()
-    }
-    assert results.events == sum(len(both.trace.runs[run]) for run in plain)
-    assert set(results.quarantine) <= set(both.found.quarantine)
-    assert all(row == both.found.measures[key] for key, row in results.measures.items())
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:

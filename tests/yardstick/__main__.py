@@ -1,7 +1,7 @@
 """Measures the judge at scale beside DuckDB, on the same files, each in a process of its own.
 
-python -m tests.spark.yardstick --events 100000000 --runs 1
-python -m tests.spark.yardstick --events 100000000 --runs 1,100,10000 --page docs/SPARK.md
+python -m tests.yardstick --events 100000000 --runs 1
+python -m tests.yardstick --events 100000000 --runs 1,100,10000 --page docs/SPARK.md
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.spark.yardstick.synthetic import PROTOCOL, stories, write
+from tests.yardstick.synthetic import PROTOCOL, stories, write
+from unisono.laws import Verdict
 
+MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 BEGIN, END = "<!-- yardstick -->", "<!-- end of yardstick -->"
 GIB = 1 << 30
 
@@ -38,25 +41,34 @@ class Outcome(NamedTuple):
 # -- one of the two, in its own process ----------------------------------------------------------
 
 
-def by_spark(trace: Path, master: str) -> dict[str, Any]:
+def by_spark(trace: Path, scratch: Path, master: str) -> dict[str, Any]:
     from unisono.laws import LAWS
-    from unisono.spark.laws import judged
+    from unisono.spark.partitioned import read_table
+    from unisono.spark.pipeline import run_pipeline
     from unisono.spark.session import open_session
 
     session = open_session(master, "yardstick", **{"spark.driver.memory": "2g"})
-    found = judged(session, trace, {PROTOCOL: list(LAWS)})
-    verdicts = found.verdicts.where("verdict = 'broken'").select("run", "law").collect()
-    measures = found.measures.select(
-        *("run", "node", "sent", "delivered", "octets", "span_us"),
-        *("p50_us", "p90_us", "p99_us", "p999_us", "max_us"),
-    ).collect()
-    told = {"broken": [list(row) for row in verdicts], "measures": [list(row) for row in measures]}
+    out = scratch / "results"
+    found = run_pipeline(session, trace, out, {PROTOCOL: list(LAWS)}, silver=False)
+    measures = read_table(session, out, "gold/measures").select(MEASURES).to_pylist()
     session.stop()
-    return told
+    return {
+        "broken": broken_in(found.verdicts),
+        "measures": [list(row.values()) for row in measures],
+    }
+
+
+def broken_in(verdicts: Mapping[str, Verdict]) -> list[tuple[str, str]]:
+    return [
+        (run, law)
+        for run, verdict in verdicts.items()
+        for law, how in verdict.laws.items()
+        if how == "broken"
+    ]
 
 
 def by_sql(trace: Path, scratch: Path) -> dict[str, Any]:
-    from tests.spark.yardstick.sql import Yardstick
+    from tests.yardstick.sql import Yardstick
 
     yardstick = Yardstick(trace, scratch)
     yardstick.run()
@@ -90,7 +102,7 @@ def held(root: int) -> tuple[int, float]:
 
 
 def watched(which: str, trace: Path, scratch: Path, master: str) -> Outcome:
-    command = [sys.executable, "-m", "tests.spark.yardstick", "--alone", which]
+    command = [sys.executable, "-m", "tests.yardstick", "--alone", which]
     command += ["--trace", str(trace), "--scratch", str(scratch), "--master", master]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -124,13 +136,13 @@ def compared(events: int, runs: int, lives: int, scratch: Path, master: str) -> 
     shutil.rmtree(trace, ignore_errors=True)
     write(trace, stories(events, runs, lives, faulty=True))
     octets = sum(path.stat().st_size for path in trace.glob("*/*"))
-    spark = watched("spark", trace, scratch, master)
-    work = scratch / "sql"
+    work = scratch / "work"
     work.mkdir()
+    spark = watched("spark", trace, work, master)
     sql = watched("sql", trace, work, master)
     shutil.rmtree(work)
     shutil.rmtree(trace)
-    from tests.spark.yardstick.sql import LAWS as IN_SQL
+    from tests.yardstick.sql import LAWS as IN_SQL
 
     both = {(run, law) for run, law in spark.broken if law in IN_SQL}
     same = both == sql.broken and spark.measures == sql.measures
@@ -173,7 +185,7 @@ def put_into(page: Path, table: str) -> None:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(prog="python -m tests.spark.yardstick", description=__doc__)
+    asked = argparse.ArgumentParser(prog="python -m tests.yardstick", description=__doc__)
     asked.add_argument("--events", type=int, default=1_000_000)
     asked.add_argument("--runs", default="1", help="one number, or several with commas between")
     asked.add_argument("--lives", type=int, default=5)
@@ -185,7 +197,7 @@ def main() -> None:
     given = asked.parse_args()
     if given.alone:
         one = (
-            by_spark(given.trace, given.master)
+            by_spark(given.trace, given.scratch, given.master)
             if given.alone == "spark"
             else by_sql(given.trace, given.scratch)
         )

@@ -1,60 +1,55 @@
-"""The laws in DuckDB's SQL, written independently, find the same planted faults as the judge on
-Spark, and measure the same. `python -m tests.spark.yardstick` does this at any size."""
+"""The laws in DuckDB's SQL, written independently, find the same planted faults as the laws on
+columns, and measure the same. `python -m tests.yardstick` does this at any size."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.laws.judged_here import judged_here
 from tests.laws.stories import DOCTORED, SOUND, write_trace
-from tests.spark.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
+from tests.yardstick.__main__ import MEASURES
+from tests.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
 from unisono.laws import LAWS, judge_all
 from unisono.trace.history import History
 from unisono.trace.reading import read_trace
 
-MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 
-
-def told_by_both(spark: Any, tmp_path: Path, told: list[Story]) -> tuple[set[tuple[str, str]], int]:
+def told_by_both(tmp_path: Path, told: list[Story]) -> tuple[set[tuple[str, str]], int]:
     """The runs and laws broken, and how many rows of measures there are, when both agree."""
     pytest.importorskip("duckdb", reason="needs pip install duckdb")
-    from tests.spark.yardstick.sql import LAWS as IN_SQL
-    from tests.spark.yardstick.sql import Yardstick
-    from unisono.spark.laws import judged
+    from tests.yardstick.sql import LAWS as IN_SQL
+    from tests.yardstick.sql import Yardstick
 
     write(tmp_path / "trace", told)
-    found = judged(spark, tmp_path / "trace", {PROTOCOL: list(LAWS)})
-    broken = found.verdicts.where("verdict = 'broken'").select("run", "law").collect()
-    measures = [tuple(row) for row in found.measures.select(*MEASURES).collect()]
-    assert found.quarantine.count() == 0
-    found.forget()
+    found = judged_here(tmp_path / "trace", {PROTOCOL: list(LAWS)})
+    broken = {(row["run"], row["law"]) for row in found if row.get("verdict") == "broken"}
+    measures = [tuple(row[n] for n in MEASURES) for row in found if row["what"] == "measure"]
+    assert not [row for row in found if row["what"] == "quarantine"]
     yardstick = Yardstick(tmp_path / "trace", tmp_path)
     yardstick.run()
-    assert {tuple(row) for row in broken if row.law in IN_SQL} == yardstick.broken
+    assert {(run, law) for run, law in broken if law in IN_SQL} == yardstick.broken
     measures.sort(key=lambda row: (row[0], row[1] or ""))
     assert measures == yardstick.measures()
     yardstick.close()
     return yardstick.broken, len(measures)
 
 
-def test_one_run_with_every_fault(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_run_with_every_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unisono.trace.columns.ROWS_IN_MEMORY_MAX", 1_000)
     told = stories(200_000, 1, 5, faulty=True)
-    broken, measured = told_by_both(spark, tmp_path, told)
-    from tests.spark.yardstick.sql import LAWS as IN_SQL
+    broken, measured = told_by_both(tmp_path, told)
+    from tests.yardstick.sql import LAWS as IN_SQL
 
     assert broken == {("r000000", law) for law in IN_SQL}
     assert measured == 6
 
 
-def test_runs_with_one_fault_each(spark: Any, tmp_path: Path) -> None:
+def test_runs_with_one_fault_each(tmp_path: Path) -> None:
     told = stories(3_000 * len(FAULTS), len(FAULTS), 5, faulty=True)
-    broken, measured = told_by_both(spark, tmp_path, told)
+    broken, measured = told_by_both(tmp_path, told)
     by_run = [{law for run, law in broken if run == story.run} for story in told]
     assert by_run[0] == set()
     for name, laws in zip(list(FAULTS)[1:], by_run[1:], strict=True):
@@ -77,8 +72,8 @@ def is_known_in_sql(history: History) -> bool:
 
 def test_laws_in_sql_judge_planted_histories_as_in_process(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="needs pip install duckdb")
-    from tests.spark.yardstick import places
-    from tests.spark.yardstick.sql import Yardstick
+    from tests.yardstick import places
+    from tests.yardstick.sql import Yardstick
 
     planted = [each.history for each in (*DOCTORED, *SOUND) if is_known_in_sql(each.history)]
     for history in planted:
@@ -97,7 +92,7 @@ def test_laws_in_sql_judge_planted_histories_as_in_process(tmp_path: Path) -> No
 def test_a_process_and_those_below_it_are_watched() -> None:
     import subprocess
 
-    from tests.spark.yardstick.__main__ import held
+    from tests.yardstick.__main__ import held
 
     script = "x = bytearray(60_000_000); print(flush=True); input()"
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"

@@ -6,31 +6,25 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.laws.doctoring import cut
-from tests.laws.stories import DOCTORED, story, write_trace
+from tests.laws.judged_here import judged_here
+from tests.laws.stories import story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
-from tests.spark.steps import judged_here
-from tests.spark.yardstick.sql import LAWS as IN_SQL
-from tests.spark.yardstick.synthetic import FAULTS, stories, write
 from tests.trace.test_files import BAD_ROWS
-from unisono.errors import BadTrace, Misuse
+from tests.yardstick.sql import LAWS as IN_SQL
+from tests.yardstick.synthetic import FAULTS, stories, write
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation, judge_all
-from unisono.trace.files import TraceFile, TraceFiles, trace_files
+from unisono.spark.measures import added, counted, quantiles
+from unisono.trace.files import TraceFile, trace_files
 from unisono.trace.history import History
 from unisono.trace.parquet import batch_of, writer_to
 from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
-
-pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
-
-from unisono.spark.laws import judged
-from unisono.spark.laws.measures import added, counted, quantiles
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
 
@@ -264,31 +258,3 @@ def test_quantiles_are_exact() -> None:
     assert quantiles(counted(values[:0])) == dict.fromkeys(found)
     even = quantiles(counted(np.arange(1, 1001)))
     assert even == {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999, "max_us": 1000}
-
-
-# -- on Spark ------------------------------------------------------------------------------------
-
-
-def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match="no such directory"):
-        judged(spark, tmp_path / "none", ANYTHING)
-    with pytest.raises(Misuse, match="no law gravity; there are no_creation"):
-        judged(spark, tmp_path, {"p": ["gravity"]})
-
-
-def test_some_runs_and_files_by_name(spark: Any, tmp_path: Path) -> None:
-    item = DOCTORED[0]
-    write_trace(item.history, tmp_path)
-    long_run(tmp_path, 6, None)
-    files: list[TraceFiles] = trace_files(tmp_path)
-    found = judged(spark, files, ANYTHING)
-    verdicts = {(row.run, row.law): row.verdict for row in found.verdicts.collect()}
-    assert {run for run, _ in verdicts} == {item.history.run, "r6"}
-    assert verdicts[item.history.run, item.law] == "broken"
-    assert {verdicts["r6", law] for law in LAWS} == {"kept"}
-    assert found.counts.where("run = 'r6'").collect()[0].events == 120 * 5 + 8
-    found.forget()
-    some = judged(spark, tmp_path, {}, runs=["r6"])
-    assert {row.verdict for row in some.verdicts.collect()} == {"not claimed"}
-    assert some.quarantine.count() == 0
-    some.forget()

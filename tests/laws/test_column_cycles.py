@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark")
+from unisono.laws.columnar.cycles import on_cycles
 
 COUNT = 7
 
@@ -26,23 +25,17 @@ def by_closure(sequences: list[list[int]]) -> list[int]:
 @settings(max_examples=1000)
 @given(st.lists(st.lists(st.integers(0, COUNT - 1), unique=True), max_size=4))
 def test_cycles_are_found_as_by_closure(sequences: list[list[int]]) -> None:
-    from unisono.laws.columnar.cycles import on_cycles
-
     columns = [np.array(each, np.int64) for each in sequences]
     assert on_cycles(columns, COUNT).tolist() == by_closure(sequences)
 
 
 @given(st.permutations(range(COUNT)), st.lists(st.sets(st.integers(0, COUNT - 1)), max_size=5))
 def test_parts_of_one_order_have_no_cycle(order: list[int], parts: list[set[int]]) -> None:
-    from unisono.laws.columnar.cycles import on_cycles
-
     columns = [np.array([each for each in order if each in part], np.int64) for part in parts]
     assert on_cycles(columns, COUNT).tolist() == []
 
 
 def test_three_sequences_that_agree_pairwise_may_have_a_cycle() -> None:
-    from unisono.laws.columnar.cycles import on_cycles
-
     columns = [np.array(each, np.int64) for each in ([0, 1], [1, 2], [2, 0], [3, 4, 5, 6])]
     assert on_cycles(columns, COUNT).tolist() == [0, 1, 2]
     columns = [np.array(each, np.int64) for each in ([0, 1, 2, 3], [3, 4], [4, 1])]

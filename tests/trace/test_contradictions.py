@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.laws.doctoring import TOLD, write_rows
+from tests.laws.judged_here import judged_here
 from tests.laws.telling import story, write_trace
-from tests.spark.steps import judged_here
 from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
@@ -32,7 +32,6 @@ CHANGES: dict[str, tuple[Change, bool]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_two_files_of_an_incarnation_are_compared(tmp_path: Path, name: str) -> None:
-    pytest.importorskip("pyspark")
     change, contradicts = CHANGES[name]
     write_trace(story(TOLD, run="r"), tmp_path)
     rows = [row for row in read_trace(tmp_path).runs["r"] if row.node == "c"]

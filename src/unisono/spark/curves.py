@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from unisono.laws.columnar.history import HistoryColumns, MemberEvents
-from unisono.spark.laws.measures import Latencies
-from unisono.spark.measures import BIN_US_MIN, BINS, CURVE
+from unisono.spark.measures import BIN_US_MIN, BINS, CURVE, Latencies
 from unisono.trace.history import ALIVE, VANISHED, life_of, sender_of
 
 Rows: TypeAlias = Iterator[dict[str, Any]]

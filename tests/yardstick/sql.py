@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from tests.spark.yardstick import places
+from tests.yardstick import places
 
 LEVEL = """CASE service WHEN 'unreliable' THEN 0 WHEN 'reliable' THEN 1 WHEN 'fifo' THEN 2
     WHEN 'causal' THEN 3 WHEN 'agreed' THEN 4 WHEN 'safe' THEN 5 ELSE 4 END"""
