@@ -225,6 +225,18 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | view 2 b c parted | send | b:1@1 | crash
         c: view 1 a b c | view 2 b c parted | view 3 c | send | c:1@1
     """, "safe"),
+    _doctored("one_place", "the place of what was safe with one that was then let go on", """
+        a: view 1 a b c founded at 0 | send | crash
+        b: view 1 a b c founded at 0 | view 2 a#2 b at 0 | send | b:1@1
+        c: view 1 a b c founded at 0 | a:1@1 | view 3 c parted at 1 | crash
+        a#2: restart | view 2 a#2 b at 0 | b:1@1
+    """, "safe"),
+    _doctored("one_place", "the others go back before what was safe with one let go on", """
+        a: view 1 a b c founded at 0 | send | crash
+        b: view 1 a b c founded at 0 | view 2 a#2 b at 0
+        c: view 1 a b c founded at 0 | a:1@1 | view 3 c parted at 1 | left
+        a#2: restart | view 2 a#2 b at 0
+    """, "safe"),
     _doctored("uniform_order", "an agreed message of one that crashed loses its place", """
         a: view 1 a b | send | a:1@1 | crash
         b: view 1 a b | view 2 b | send | b:1@1
@@ -247,6 +259,11 @@ DOCTORED: list[Doctored] = [
         a: view 1 a | send | a:1@1 | view 2 a b at 1 | send | send | a:2@2 | a:3@3
         b: view 2 a b cut a:1 at 1 | a:3@3 | crash
     """, "safe"),
+    _doctored("gap_free", "a place passed over before one is let go on", """
+        a: view 1 a b c founded at 0 | send | send | send | a:1@1 | a:2@2 | a:3@3 | view 2 a b at 3
+        b: view 1 a b c founded at 0 | a:1@1 | a:2@2 | a:3@3 | view 2 a b at 3
+        c: view 1 a b c founded at 0 | a:1@1 | a:3@3 | view 3 c parted at 3 | crash
+    """, "agreed"),
     _doctored("prefix", "one misses a message in the middle", """
         a: view 1 a b c | send | a:1 | b:1 | c:1
         b: view 1 a b c | send | a:1 | b:1 | c:1
@@ -411,6 +428,11 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b c founded | send agreed | a:1
         b: view 1 a b c founded | view 2 b c parted | a:1 | crash
         c: view 1 a b c founded | a:1 | view 2 b c parted | crash
+    """),
+    _doctored("same_view", "told in one view by one then let go on, in the next by others", """
+        a: view 1 a b c founded | send agreed | view 2 a b | a:1
+        b: view 1 a b c founded | view 2 a b | a:1
+        c: view 1 a b c founded | a:1 | view 3 c parted | crash
     """),
     _doctored("same_view", "one is a view behind", """
         a: view 1 a b | view 2 a b | send | a:1
@@ -1177,6 +1199,16 @@ SOUND: list[Sound] = [
         b: view 1 a b founded at 0 | a:1@1 | view 3 a#2 b at 1
         a#2: restart | view 3 a#2 b at 1
     """, but="sending_view"),
+    _sound("the place of an agreed message of one that was let go on", """
+        a: view 1 a b c founded at 0 | view 2 a b at 0 | send | a:1@1
+        b: view 1 a b c founded at 0 | view 2 a b at 0 | a:1@1
+        c: view 1 a b c founded at 0 | send | c:1@1 | view 3 c parted at 1 | left
+    """, "agreed", but="prefix uniform_order"),
+    _sound("the place of a message that is safe in a part alone", """
+        a: view 1 a b c founded at 0 | view 2 a b at 0 | send | a:1@1
+        b: view 1 a b c founded at 0 | view 2 a b at 0 | a:1@1
+        c: view 1 a b c founded at 0 | send | transitional 3t c | c:1@1 | view 3 c parted at 1
+    """, "safe", but="prefix"),
     _sound("a part that was let go on counts by itself", """
         a: view 1 a b c founded at 0 | send | a:1@1 | view 2 a b at 1 | send | a:2@2
         b: view 1 a b c founded at 0 | a:1@1 | view 2 a b at 1 | a:2@2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unisono.laws.succession import parts_let_go_on
+from unisono.laws.succession import Spells
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
@@ -35,11 +35,12 @@ def same_view(history: History) -> Iterator[Finding]:
     the view is the last regular one before it, by step: `in view V here, W there`, where W is the
     view at the smallest life that delivered m so, which is the other. What is delivered in a
     transitional view counts as of the view that it ends. Lives of a lineage (see `lineages`) that
-    has a counting view with the change `parted` are compared with each other alone: what was on its
-    way through the others when it was let go on by itself may be said again on either side. What is
-    delivered outside the order (see `agreement`) is in no view.
+    has a counting view with the change `parted` are compared with each other, and since then (see
+    `Spells`) with no others: what was on its way through the others when it was let go on by itself
+    may be said again on either side. What is delivered outside the order (see `agreement`) is in no
+    view.
     """
-    part = parts_let_go_on(history)
+    spells = history.derived(Spells)
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for key, trace in history.lives.items():
         mine: set[str] = set()
@@ -50,10 +51,11 @@ def same_view(history: History) -> Iterator[Finding]:
             if message in mine or trace.is_outside_order(row):
                 continue
             mine.add(message)
-            other, there = first.setdefault((part[key], message), (key, view.view))
-            if view.view != there:
-                detail = f"in view {view.view} here, {there} there"
-                yield Finding(key, message, other, detail)
+            for part in sorted({spells.at(key, row.step).part, spells.of(key)[-1].part}):
+                other, there = first.setdefault((part, message), (key, view.view))
+                if view.view != there:
+                    detail = f"in view {view.view} here, {there} there"
+                    yield Finding(key, message, other, detail)
 
 
 def sending_view(history: History) -> Iterator[Finding]:

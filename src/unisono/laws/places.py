@@ -6,15 +6,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from unisono.laws.succession import Succession, lineages
+from unisono.laws.succession import Spells, Succession
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import History, IncarnationTrace, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
-Counts: TypeAlias = Callable[[IncarnationTrace, Row], bool]
-"""Whether a delivery counts."""
+Counts: TypeAlias = Callable[[bool, Row], bool]
+"""Whether a delivery counts; of a correct life or another."""
 
 
 def one_place(history: History) -> Iterator[Finding]:
@@ -22,9 +22,10 @@ def one_place(history: History) -> Iterator[Finding]:
 
     Of all lives, whatever became of them; and of correct ones every message of level agreed or
     above counts: nobody that goes on gives a safe message's place to another. Lives of one lineage
-    count from the same founding (see `lineages`); only these are compared. Of each lineage and
-    place, and of each lineage and message, the smallest life that delivered such a message so, at
-    its first such delivery, is the reference.
+    count from the same founding (see `lineages`); only these are compared. What a life delivered
+    before an operator let it go on is of the lineage that its views were of then (see `Spells`),
+    and it is not correct in that. Of each lineage and place, and of each lineage and message, the
+    smallest life that delivered such a message so, at its first such delivery, is the reference.
     - `place N holds M there`: this life delivered m at the place N, and the reference (the other)
       another message M.
     - `place N here, K there`: this life delivered m at the place N, and the reference (the other)
@@ -41,10 +42,10 @@ def one_place(history: History) -> Iterator[Finding]:
       installed V.
     """
 
-    def counts(trace: IncarnationTrace, row: Row) -> bool:
-        return is_safe(trace, row) or (trace.correct and level_of(row.service) >= AGREED)
+    def counts(correct: bool, row: Row) -> bool:
+        return is_safe(correct, row) or (correct and level_of(row.service) >= AGREED)
 
-    def is_safe(trace: IncarnationTrace, row: Row) -> bool:
+    def is_safe(correct: bool, row: Row) -> bool:
         return row.service == "safe"
 
     return _placed(history, counts, is_safe)
@@ -53,22 +54,21 @@ def one_place(history: History) -> Iterator[Finding]:
 def uniform_order(history: History) -> Iterator[Finding]:
     """As `one_place`, of all ordered messages, even if a member fails right after delivering."""
 
-    def counts(trace: IncarnationTrace, row: Row) -> bool:
+    def counts(correct: bool, row: Row) -> bool:
         return level_of(row.service) >= AGREED
 
     return _placed(history, counts, counts)
 
 
 def _placed(history: History, counts: Counts, always: Counts) -> Iterator[Finding]:
-    views = history.derived(Succession)
-    lineage = views.lineage
+    views, spells = history.derived(Succession), history.derived(Spells)
     holds: dict[tuple[str, int], tuple[str, str]] = {}
     stands: dict[tuple[str, str], tuple[str, int]] = {}
     for key, trace in history.lives.items():
-        mine = lineage[key]
         for message, row in zip(trace.messages, trace.deliveries, strict=True):
-            place = row.seq
-            if place is None or not counts(trace, row):
+            spell, place = spells.at(key, row.step), row.seq
+            mine = spell.lineage
+            if place is None or not counts(trace.correct and spell.is_last, row):
                 continue
             other, held = holds.setdefault((mine, place), (key, message))
             if held != message:
@@ -91,13 +91,15 @@ class Highest(NamedTuple):
 def _highest(history: History, views: Succession, counts: Counts) -> dict[str, Highest]:
     """By view, of the messages that count."""
     found: dict[str, Highest] = {}
+    spells = history.derived(Spells)
     for key, trace in history.lives.items():
-        view = ""
+        view, spell = "", spells.of(key)[0]
         for row in trace.rows:
             if row.kind in VIEWS:
-                view = row.view if row.kind == "view" else ""
-            elif row.kind == "deliver" and row.seq is not None and counts(trace, row):
-                if view and views.own.get(view) == views.lineage[key]:
+                view, spell = (row.view if row.kind == "view" else ""), spells.at(key, row.step)
+            elif row.kind == "deliver" and row.seq is not None:
+                correct = trace.correct and spell.is_last
+                if view and views.own.get(view) == spell.lineage and counts(correct, row):
                     if view not in found or row.seq > found[view].place:
                         found[view] = Highest(row.seq, message_of(row), key)
     return found
@@ -128,15 +130,17 @@ def every_place(history: History) -> Iterator[Finding]:
     view, at a place K above before and below N: `place K, which nobody has`, for the smallest K.
     Named are q and m (nothing for a view). Before q's first place nothing is asked.
     """
-    lineage = history.derived(lineages)
+    spells = history.derived(Spells)
     known: dict[str, set[int]] = {}
     for key, trace in history.lives.items():
-        mine = known.setdefault(lineage[key], set())
-        mine.update(row.seq for row in trace.told if row.kind != "send" and row.seq is not None)
+        for row in trace.told:
+            if row.kind != "send" and row.seq is not None:
+                known.setdefault(spells.at(key, row.step).lineage, set()).add(row.seq)
     ends = {name: _ends_of_runs(places) for name, places in known.items()}
     for key, trace in history.lives.items():
-        places, runs = known[lineage[key]], ends[lineage[key]]
         for row, before in _jumps(trace):
+            mine = spells.at(key, row.step).lineage
+            places, runs = known[mine], ends[mine]
             hole = before + 1
             if hole in places:
                 hole = runs[bisect_left(runs, hole)] + 1
@@ -172,29 +176,30 @@ def gap_free(history: History) -> Iterator[Finding]:
     place K`, for the smallest K. Named are q, m (nothing for a view), and as the other the message
     at K at the smallest such life. Before q's first place or view with a place nothing is asked.
     """
-    lineage = history.derived(lineages)
+    spells = history.derived(Spells)
     known: dict[str, dict[int, str]] = {}
     for key, trace in history.lives.items():
-        mine = known.setdefault(lineage[key], {})
         for message, row in zip(trace.messages, trace.deliveries, strict=True):
             if row.seq is not None and level_of(row.service) >= AGREED:
+                mine = known.setdefault(spells.at(key, row.step).lineage, {})
                 mine.setdefault(row.seq, message)
     rising = {name: sorted(places) for name, places in known.items()}
     for key, trace in history.lives.items():
-        places = rising[lineage[key]]
-        for row, hole in _holes(trace, places):
-            message = message_of(row) if row.kind == "deliver" else ""
-            yield Finding(key, message, known[lineage[key]][hole], f"without place {hole}")
+        own = {row.seq for row in trace.deliveries}
+        for row, before in _jumps(trace):
+            name = spells.at(key, row.step).lineage
+            hole = _hole(row, before, rising.get(name, []), own)
+            if hole is not None:
+                message = message_of(row) if row.kind == "deliver" else ""
+                yield Finding(key, message, known[name][hole], f"without place {hole}")
 
 
-def _holes(trace: IncarnationTrace, places: list[int]) -> Iterator[tuple[Row, int]]:
-    """Deliveries and views with the first place that was passed over just before them."""
-    own = {row.seq for row in trace.deliveries}
-    for row, before in _jumps(trace):
-        assert row.seq is not None
-        at = bisect_right(places, before)
-        while at < len(places) and places[at] < row.seq + (row.kind == "view"):
-            if places[at] not in own:
-                yield row, places[at]
-                break
-            at += 1
+def _hole(row: Row, before: int, places: list[int], own: set[int | None]) -> int | None:
+    """The first of these places that was passed over just before a delivery or view."""
+    assert row.seq is not None
+    at = bisect_right(places, before)
+    while at < len(places) and places[at] < row.seq + (row.kind == "view"):
+        if places[at] not in own:
+            return places[at]
+        at += 1
+    return None

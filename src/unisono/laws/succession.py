@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from unisono.laws.cycles import knots
+from unisono.trace.checks import VIEWS
 from unisono.trace.history import ALIVE, History, IncarnationTrace
 from unisono.trace.record import Row
 
@@ -80,11 +82,50 @@ def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[s
     }
 
 
-def parts_let_go_on(history: History) -> dict[str, str]:
-    """By key the lineage, where that has a counting view with the change `parted`; else empty."""
-    lineage = history.derived(lineages)
-    parted = beginnings(history, lineage, PARTED)
-    return {key: name if name in parted else "" for key, name in lineage.items()}
+class Spell(NamedTuple):
+    """Some time of a life, in steps."""
+
+    start: int
+    lineage: str
+    """Of its places."""
+    part: str
+    """The lineage, where that has a counting view with the change `parted`; else empty."""
+    is_last: bool
+    """These views count (see `lineages`)."""
+
+
+class Spells:
+    """By life its times before, between and after its views with the change `parted`. To a part
+    that is let go on belongs what is delivered in the transitional view right before, too."""
+
+    def __init__(self, history: History) -> None:
+        lineage = history.derived(lineages)
+        parted = beginnings(history, lineage, PARTED)
+        self._of: dict[str, tuple[Spell, ...]] = {}
+        for key, trace in history.lives.items():
+            found = [
+                Spell(
+                    _start(trace, rows[0]) if at else -1,
+                    lineage[name],
+                    lineage[name] if lineage[name] in parted else "",
+                    name == key,
+                )
+                for at, (name, rows) in enumerate(stretches(trace).items())
+            ]
+            self._of[key] = tuple(found)
+
+    def of(self, key: str) -> tuple[Spell, ...]:
+        """In their order."""
+        return self._of[key]
+
+    def at(self, key: str, step: int) -> Spell:
+        """When a life was at this step."""
+        return next(spell for spell in reversed(self._of[key]) if step >= spell.start)
+
+
+def _start(trace: IncarnationTrace, parted: Row) -> int:
+    before = [row for row in trace.rows if row.kind in VIEWS and row.step < parted.step][-1:]
+    return before[0].step if before and before[0].kind == "transitional" else parted.step
 
 
 def components(history: History) -> dict[str, str]:

@@ -12,7 +12,7 @@ from unisono.laws import VIOLATIONS_MAX, Violation
 from unisono.laws.columnar.history import HistoryColumns, MemberEvents, running_max
 from unisono.laws.columnar.suspects import first_violations
 from unisono.laws.places import Highest, gone_back
-from unisono.laws.succession import Succession, lineages
+from unisono.laws.succession import Spell, Spells, Succession
 from unisono.laws.verdict import violations
 from unisono.trace.columns import (
     AGREED,
@@ -35,16 +35,31 @@ def one_place(data: HistoryColumns) -> list[Violation]:
     return _conflicts(data, "one_place", SAFE) + _gone_back(data, "one_place", SAFE)
 
 
-def _counting(member: MemberEvents, level: int, of_correct: int = AGREED) -> Array:
-    """The deliveries with a sequence number of this level or above; of a correct member, all
-    ordered ones, or those of that level."""
-    rows = member.seq_deliveries
-    enough = member.events.level[rows] >= (of_correct if member.trace.correct else level)
-    return rows if enough.all() else rows[enough]
+def _counting(
+    data: HistoryColumns, member: MemberEvents, level: int, of_correct: int = AGREED
+) -> Iterator[tuple[str, Array]]:
+    """By lineage, the deliveries with a sequence number of this level or above; of a correct
+    member, since it was last let go on, all ordered ones, or those of that level."""
+    for spell, rows in _in_spells(data, member, member.seq_deliveries):
+        correct = member.trace.correct and spell.is_last
+        enough = member.events.level[rows] >= (of_correct if correct else level)
+        yield spell.lineage, rows if enough.all() else rows[enough]
+
+
+def _in_spells(
+    data: HistoryColumns, member: MemberEvents, rows: Array
+) -> Iterator[tuple[Spell, Array]]:
+    """The rows, which are in order, at each time of a member's life."""
+    spells = data.history.derived(Spells).of(member.key)
+    starts = [spell.start for spell in spells[1:]]
+    ends = np.searchsorted(member.events.pos[rows], starts).tolist()
+    yield from zip(spells, np.split(rows, ends), strict=True)
 
 
 def _ordered(member: MemberEvents) -> Array:
-    return _counting(member, AGREED)
+    rows = member.seq_deliveries
+    enough = member.events.level[rows] >= AGREED
+    return rows if enough.all() else rows[enough]
 
 
 def _gone_back(data: HistoryColumns, law: str, level: int) -> list[Violation]:
@@ -59,18 +74,19 @@ def _highest(
     """By view, of the deliveries of this level or above; of a correct member, of the other."""
     found: dict[str, Highest] = {}
     for member in data.members:
-        events, rows = member.events, _counting(member, level, of_correct)
+        events = member.events
         shown, _ = member.view_epochs
-        epochs = member.epochs(shown, rows)
-        # Deliveries in a transitional view do not count.
-        for epoch in distinct(epochs[epochs >= 0]).tolist():
-            view = shown[epoch]
-            if view.kind == "view" and views.own.get(view.view) == views.lineage[member.key]:
-                mine = rows[epochs == epoch]
-                at = int(mine[events.seq[mine].argmax()])
-                if view.view not in found or events.seq[at] > found[view.view].place:
-                    message = data.name(member.slot[at])
-                    found[view.view] = Highest(int(events.seq[at]), message, member.key)
+        for lineage, rows in _counting(data, member, level, of_correct):
+            epochs = member.epochs(shown, rows)
+            # Deliveries in a transitional view do not count.
+            for epoch in distinct(epochs[epochs >= 0]).tolist():
+                view = shown[epoch]
+                if view.kind == "view" and views.own.get(view.view) == lineage:
+                    mine = rows[epochs == epoch]
+                    at = int(mine[events.seq[mine].argmax()])
+                    if view.view not in found or events.seq[at] > found[view.view].place:
+                        message = data.name(member.slot[at])
+                        found[view.view] = Highest(int(events.seq[at]), message, member.key)
     return found
 
 
@@ -78,22 +94,20 @@ def _highest(
 
 
 def _conflicts(data: HistoryColumns, law: str, level: int) -> list[Violation]:
-    lineage = data.history.derived(lineages)
+    by_lineage: dict[str, dict[int, Array]] = {}
+    for at, member in enumerate(data.members):
+        for lineage, rows in _counting(data, member, level):
+            if len(rows):
+                mine = by_lineage.setdefault(lineage, {})
+                mine[at] = np.append(mine[at], rows) if at in mine else rows
     found: list[Violation] = []
-    for name in sorted(set(lineage.values())):
-        rows = {
-            at: _counting(member, level)
-            for at, member in enumerate(data.members)
-            if lineage[member.key] == name
-        }
-        found += _conflicts_within(data, law, {at: some for at, some in rows.items() if len(some)})
+    for name in sorted(by_lineage):
+        found += _conflicts_within(data, law, by_lineage[name])
     return found
 
 
 def _conflicts_within(data: HistoryColumns, law: str, rows: dict[int, Array]) -> list[Violation]:
     """Among members of one lineage."""
-    if not rows:
-        return []
     seqs = np.concatenate([data.members[at].events.seq[mine] for at, mine in rows.items()])
     slots = np.concatenate([data.members[at].slot[mine] for at, mine in rows.items()])
     owner = np.repeat(np.array(list(rows), np.int32), [len(mine) for mine in rows.values()])
@@ -139,6 +153,7 @@ class _Jumps(NamedTuple):
     """-1 for a view."""
     before: Array
     seq: Array
+    step: Array
 
 
 def _jumps(member: MemberEvents) -> _Jumps:
@@ -146,7 +161,8 @@ def _jumps(member: MemberEvents) -> _Jumps:
     before = running_max(events.seq[rows], NUMBER_MIN)
     views = [row for row in member.trace.views if row.seq is not None]
     seqs = np.array([row.seq for row in views], np.int64)
-    at = np.searchsorted([row.step for row in views], events.pos[rows])
+    steps = np.array([row.step for row in views], np.int64)
+    at = np.searchsorted(steps, events.pos[rows])
     np.maximum(before, np.append(NUMBER_MIN, np.maximum.accumulate(seqs))[at], out=before)
     jumped = (before != NUMBER_MIN) & (events.seq[rows] - 1 > before)
     # A view has no message, and may not skip its own number either.
@@ -157,15 +173,15 @@ def _jumps(member: MemberEvents) -> _Jumps:
         np.append(member.slot[rows[jumped]], np.full(len(ahead), -1)),
         np.append(before[jumped], earlier[ahead]),
         np.append(events.seq[rows[jumped]], seqs[ahead] + 1),
+        np.append(events.pos[rows[jumped]], steps[ahead]),
     )
 
 
-def _skipped(member: MemberEvents, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
-    """The messages of a member (-1 for a view) that skip a number of these ranges, which are in
-    order, with the first such number."""
+def _skipped(jumps: _Jumps, starts: Array, ends: Array) -> Iterator[tuple[int, int]]:
+    """The messages (-1 for a view) that skip a number of these ranges, which are in order, with the
+    first such number."""
     if not len(starts):
         return
-    jumps = _jumps(member)
     at = np.searchsorted(ends, jumps.before, side="right")
     some = np.flatnonzero(at < len(starts))
     first = np.maximum(starts[at[some]], jumps.before[some] + 1)
@@ -173,13 +189,25 @@ def _skipped(member: MemberEvents, starts: Array, ends: Array) -> Iterator[tuple
     yield from zip(jumps.slot[some[skips]].tolist(), first[skips].tolist(), strict=True)
 
 
+def _jumps_by_lineage(data: HistoryColumns, member: MemberEvents) -> Iterator[tuple[str, _Jumps]]:
+    jumps = _jumps(member)
+    spells = data.history.derived(Spells).of(member.key)
+    ends = [*(spell.start for spell in spells[1:]), NUMBER_MAX]
+    for spell, end in zip(spells, ends, strict=True):
+        mine = (jumps.step >= spell.start) & (jumps.step < end)
+        yield spell.lineage, _Jumps(*(column[mine] for column in jumps))
+
+
 def every_place(data: HistoryColumns) -> list[Violation]:
-    lineage = data.history.derived(lineages)
+    spells = data.history.derived(Spells)
     held: dict[str, list[Array]] = {}
     for member in data.members:
-        of_views = [row.seq for row in member.trace.views if row.seq is not None]
-        mine = member.events.seq[member.seq_deliveries]
-        held.setdefault(lineage[member.key], []).append(np.append(mine, of_views).astype(np.int64))
+        for spell, rows in _in_spells(data, member, member.seq_deliveries):
+            held.setdefault(spell.lineage, []).append(member.events.seq[rows].astype(np.int64))
+        for view in member.trace.views:
+            if view.seq is not None:
+                name = spells.at(member.key, view.step).lineage
+                held.setdefault(name, []).append(np.array([view.seq], np.int64))
     free = {}
     for name, parts in held.items():
         numbers = distinct(*parts)
@@ -191,39 +219,42 @@ def every_place(data: HistoryColumns) -> list[Violation]:
             f"place {gap}, which nobody has",
         )
         for member in data.members
-        for slot, gap in _skipped(member, *free[lineage[member.key]])
+        for name, jumps in _jumps_by_lineage(data, member)
+        for slot, gap in _skipped(jumps, *free[name])
     )
 
 
 def gap_free(data: HistoryColumns) -> list[Violation]:
-    lineage = data.history.derived(lineages)
-    ordered: dict[str, list[MemberEvents]] = {}
+    ordered: dict[str, list[tuple[MemberEvents, Array]]] = {}
     for member in data.members:
-        ordered.setdefault(lineage[member.key], []).append(member)
-    skipped: set[tuple[str, str, int]] = set()
-    for mine in ordered.values():
-        known = distinct(*(member.events.seq[_ordered(member)] for member in mine))
-        for member in mine:
-            own = np.append(distinct(member.events.seq[member.seq_deliveries]), NUMBER_MAX)
-            lacking = known[own[np.searchsorted(own, known)] != known]
+        for spell, rows in _in_spells(data, member, _ordered(member)):
+            ordered.setdefault(spell.lineage, []).append((member, rows))
+    known = {
+        name: distinct(*(member.events.seq[rows] for member, rows in parts))
+        for name, parts in ordered.items()
+    }
+    skipped: set[tuple[str, str, int, str]] = set()
+    for member in data.members:
+        own = np.append(distinct(member.events.seq[member.seq_deliveries]), NUMBER_MAX)
+        for name, jumps in _jumps_by_lineage(data, member):
+            lacking = known[name][own[np.searchsorted(own, known[name])] != known[name]]
             skipped.update(
-                (member.key, data.name(slot) if slot >= 0 else "", gap)
-                for slot, gap in _skipped(member, lacking, lacking)
+                (member.key, data.name(slot) if slot >= 0 else "", gap, name)
+                for slot, gap in _skipped(jumps, lacking, lacking)
             )
     # Reported are the first by member and message: witnesses are looked up for these alone.
     return [
         Violation(
-            *("gap_free", data.run, key, message, _holder(data, ordered[lineage[key]], gap)),
+            *("gap_free", data.run, key, message, _holder(data, ordered[name], gap)),
             f"without place {gap}",
         )
-        for key, message, gap in nsmallest(VIOLATIONS_MAX, skipped)
+        for key, message, gap, name in nsmallest(VIOLATIONS_MAX, skipped)
     ]
 
 
-def _holder(data: HistoryColumns, members: list[MemberEvents], seq: int) -> str:
+def _holder(data: HistoryColumns, parts: list[tuple[MemberEvents, Array]], seq: int) -> str:
     """The first ordered message that one of these delivered at a sequence number."""
-    for member in members:
-        rows = _ordered(member)
+    for member, rows in parts:
         for at in rows[member.events.seq[rows] == seq][:1].tolist():
             return data.name(member.slot[at])
     raise AssertionError("a number that is known has a message")

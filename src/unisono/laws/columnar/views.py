@@ -3,7 +3,7 @@ the laws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from unisono.laws.columnar.suspects import Suspects, rows_about
 from unisono.laws.cuts import unjust_cuts
 from unisono.laws.holding import Holdings, false_receipts
 from unisono.laws.local import AFTER_END
-from unisono.laws.succession import parts_let_go_on
+from unisono.laws.succession import Spell, Spells
 from unisono.laws.verdict import violations
 from unisono.trace.checks import VIEWS
-from unisono.trace.columns import NUMBER_MIN, RELIABLE, Array, distinct
+from unisono.trace.columns import NUMBER_MAX, NUMBER_MIN, RELIABLE, Array, distinct
 from unisono.trace.history import life_of, number_of, sender_of
 from unisono.trace.record import Row
 
@@ -37,19 +37,34 @@ def _in_views(
 
 
 def same_view(data: HistoryColumns) -> Suspects:
-    part, codes = parts_let_go_on(data.history), _view_codes(data)
-    references = {name: np.full(data.count, -1, np.int64) for name in set(part.values())}
+    spells, codes = data.history.derived(Spells), _view_codes(data)
+    references: dict[str, Array] = {}
     suspects = {}
     for at, member in enumerate(data.members):
-        reference = references[part[member.key]]
         rows, views = _in_views(member, member.at_level(RELIABLE), codes)
-        # The first delivery counts: written last, because all are written backwards.
-        mine = np.full(data.count, -1, np.int64)
-        mine[member.slot[rows][::-1]] = views[::-1]
-        new = (reference < 0) & (mine >= 0)
-        reference[new] = mine[new]
-        suspects[at] = np.flatnonzero((mine >= 0) & (mine != reference))
+        differing = []
+        for part, when in _by_part(spells.of(member.key), member.events.pos[rows]).items():
+            reference = references.setdefault(part, np.full(data.count, -1, np.int64))
+            # The first delivery counts: written last, because all are written backwards.
+            mine = np.full(data.count, -1, np.int64)
+            mine[member.slot[rows[when]][::-1]] = views[when][::-1]
+            new = (reference < 0) & (mine >= 0)
+            reference[new] = mine[new]
+            differing.append(np.flatnonzero((mine >= 0) & (mine != reference)))
+        suspects[at] = distinct(*differing)
     return suspects
+
+
+def _by_part(spells: Sequence[Spell], steps: Array) -> dict[str, Array]:
+    """By part which of these steps are compared in it: all in the last, and in an earlier one those
+    of its time."""
+    ends = [*(spell.start for spell in spells[1:]), NUMBER_MAX]
+    found: dict[str, Array] = {}
+    for spell, end in zip(spells, ends, strict=True):
+        when = found.get(spell.part, np.zeros(len(steps), np.bool_))
+        found[spell.part] = when | ((steps >= spell.start) & (steps < end))
+    found[spells[-1].part] = np.ones(len(steps), np.bool_)
+    return found
 
 
 def sending_view(data: HistoryColumns) -> Suspects:
