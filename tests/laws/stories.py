@@ -492,6 +492,12 @@ DOCTORED: list[Doctored] = [
         d: join 2 | view 1 a b c d founded | view 2 a d
         e: join 2 | view 3 b c e
     """),
+    _doctored("one_primary", "one goes on with a newcomer, and showed nothing, as two others do", """
+        a: join 1 | view 1 a at 0 founded | view 2 a b c at 0 | view 3 a b at 0
+        b: join 1 | view 2 a b c at 0 | view 3 a b at 0
+        c: join 1 | view 2 a b c at 0 | crash
+        d: join 1 | view 4 c d at 0
+    """),
     _doctored("one_founding", "founded anew while one that remembers is there", """
         a: join 2 | view 1 a b c founded | send | a:1@1 | stop began anew
         b: join 2 | view 1 a b c founded | a:1@1 | crash
@@ -1042,6 +1048,12 @@ SOUND: list[Sound] = [
         b: view 3 a#1 b at 2
         a#1: restart | view 3 a#1 b cut b:1 at 2
     """, "safe"),
+    _sound("a founder is left behind by two that crash before they show it", """
+        a: join 1 | view 1 a at 0 founded | view 2 a b c at 0
+        b: join 1 | view 2 a b c at 0 | crash
+        c: join 1 | view 2 a b c at 0 | crash
+        d: join 1 | view 4 b c d at 0
+    """),
     _sound("nothing at all", ""),
     _sound("two talk", """
         a: join | view 1 a b | send | a:1 | b:1

@@ -64,7 +64,9 @@ def one_primary(history: History) -> Iterator[Finding]:
 
     The views of a node are those of its lives, in their order (see `in_order`). One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
-    a life whose `leave` row says that the other excluded it, and some life is a member of both.
+    a life whose `leave` row says that the other excluded it, and some life is a member of both; or
+    when it is the last of a life that crashed or stopped, and the other, which that life did not
+    install, is the first of a node, and lists that life but not among those that joined.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
       life of whose counting views it is) that share no node, and of which neither leads to the
       other. V is the smaller of the two. Named is the smallest life that installed V; the other is

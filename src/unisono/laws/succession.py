@@ -204,13 +204,18 @@ class Succession:
     """The views of a node are in the order of its lives (see `in_order`) and their steps. One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
     a life that says the other excluded it, and a life is a member of both: that one may have gone
-    on without showing it."""
+    on without showing it; or when it is the last of a life that did not go on to the end, and the
+    other is the first of a node whose members list that life: it went on there without showing
+    it."""
 
     def __init__(self, history: History) -> None:
         self.lineage = history.derived(lineages)
         """By life."""
         self.leads: dict[str, set[str]] = {}
         """By view, those that some node has right after it."""
+        self._unshown: dict[str, set[str]] = {}
+        """By the last view of a life that crashed or stopped, those that list it and that others
+        begin with."""
         self.nodes: dict[str, set[str]] = {}
         """By view, the nodes of its members."""
         self.installed: dict[str, str] = {}
@@ -247,6 +252,7 @@ class Succession:
                 if not chain or chain[-1] != row.view:
                     chain.append(row.view)
         self._add_exclusions(history)
+        self._add_unshown(history)
 
     def _keep_what_leads_on(self, history: History) -> None:
         chains = [
@@ -275,12 +281,31 @@ class Succession:
                 if not set(members or ()).isdisjoint(views[-1].members or ()):
                     self.leads.setdefault(views[-1].view, set()).add(excluder)
 
+    def _add_unshown(self, history: History) -> None:
+        for chain in self._chains.values():
+            for view in chain[:1]:
+                first = history.lives[self.installed[view]]
+                row = next(row for row in first.views if row.view == view)
+                for key in set(row.members or ()) - set(row.joined or ()):
+                    member = history.lives.get(key)
+                    if member is None or member.correct or not member.inside:
+                        continue
+                    if view not in {each.view for each in member.views}:
+                        self._unshown.setdefault(member.views[-1].view, set()).add(view)
+
+    def _leads(self) -> dict[str, set[str]]:
+        """With what nobody showed."""
+        found = dict(self.leads)
+        for view, after in self._unshown.items():
+            found[view] = found.get(view, set()) | after
+        return found
+
     @cached_property
     def knot(self) -> dict[str, str]:
         """By view the smallest of those that lead to it and to which it leads; where clocks were
         set back there are such."""
         found = {view: view for view in self.nodes}
-        for views in knots(self.leads):
+        for views in knots(self._leads()):
             found.update(dict.fromkeys(views, min(views)))
         return found
 
@@ -333,7 +358,7 @@ class Succession:
     def _following(self) -> Mapping[str, set[str]]:
         """By knot, those right after it."""
         found: dict[str, set[str]] = {}
-        for view, after in self.leads.items():
+        for view, after in self._leads().items():
             mine = {self.knot[each] for each in after} - {self.knot[view]}
             if mine:
                 found.setdefault(self.knot[view], set()).update(mine)
