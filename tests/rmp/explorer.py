@@ -164,7 +164,7 @@ def _proposing(
     for count in range(1, len(attempt.answered) + 1):
         for arrived in combinations(attempt.answered, count):
             reform = Attempt(ballot, dict(arrived))
-            found = reform.propose(1, 1, sorted(case.sites()), 0, False)
+            found = reform.propose(1, 1, sorted(case.sites()))
             if not isinstance(found, Cause):
                 more = attempt._replace(answered=arrived, proposal=found)
                 names = ", ".join(str(site) for site, _ in arrived)
@@ -211,7 +211,7 @@ def check_end(case: Case, state: State, alive: Set[int]) -> None:
     for site, (held, _, promised, accepted) in known.items():
         if site in case.quorums(held).members and Slave(promised, accepted).promise(LAST):
             attempt.gather(site, SyncPoint(held, case.quorums(held), (), accepted))
-    found = attempt.propose(1, 1, sorted(case.sites()), 0, False)
+    found = attempt.propose(1, 1, sorted(case.sites()))
     if isinstance(found, Cause):
         raise Broken(f"{sorted(alive)} cannot decide")
     held = max(known[site].held for site in attempt.answers)

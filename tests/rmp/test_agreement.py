@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.rmp.explorer import Case, explore
 from tests.rmp.theatre import together
 from unisono.core import Cause
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint, united
+from unisono.protocols.rmp.group_state import MinimumSize
 from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.quorums import ViewQuorums
 
@@ -73,11 +75,25 @@ def test_a_majority_of_the_current_view_alone_is_caught(monkeypatch: pytest.Monk
 
 
 def test_a_part_below_the_minimum_size_gets_a_verdict() -> None:
-    attempt = Attempt(ReformBallot(1, 1), {1: SyncPoint(4, ViewQuorums.of(0, {1, 2, 3}))})
-    assert attempt.propose(2, 2, (1, 2, 3), 2, True) is Cause.TOO_FEW
-    assert attempt.propose(2, 2, (1, 2, 3), 1, False) is Cause.TOO_FEW
-    apart = attempt.propose(2, 2, (1, 2, 3), 1, True)
+    def proposed(*minimum: Any) -> NewList | Cause:
+        point = SyncPoint(4, ViewQuorums.of(0, {1, 2, 3}), minimum=MinimumSize(*minimum))
+        return Attempt(ReformBallot(1, 1), {1: point}).propose(2, 2, (1, 2, 3))
+
+    assert proposed(2, False) is Cause.TOO_FEW
+    assert proposed(1, True) is Cause.TOO_FEW
+    apart = proposed(1, False)
     assert isinstance(apart, NewList) and not apart.primary and apart.members == (1,)
+
+
+def test_the_votes_up_to_the_synchronization_point_decide() -> None:
+    """The reform site lacks the slot in which somebody voted for more."""
+    known = ViewQuorums.of(0, {1, 2, 3, 4})
+    answers = {
+        1: SyncPoint(4, known, minimum=MinimumSize(2, False)),
+        2: SyncPoint(9, known, minimum=MinimumSize(3, False)),
+    }
+    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3, 4))
+    assert found is Cause.TOO_FEW
 
 
 def test_blocks_of_the_lost_that_a_survivor_holds_are_ordered_last() -> None:
@@ -86,7 +102,7 @@ def test_blocks_of_the_lost_that_a_survivor_holds_are_ordered_last() -> None:
         1: SyncPoint(4, known, ((3, ((1, 2),)), (2, ((7, 9),)))),
         2: SyncPoint(3, known, ((3, ((2, 3), (6, 6))),)),
     }
-    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3), 0, False)
+    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3))
     assert isinstance(found, NewList)
     assert (found.sync, found.members) == (4, (1, 2))
     assert found.leftovers == ((3, ((1, 3), (6, 6))),)

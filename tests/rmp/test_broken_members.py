@@ -294,7 +294,7 @@ def answered(stage: Stage, lie: dict[str, Any]) -> None:
         stage.run(1_000)
     ballot = BallotFields(*core._reformation._attempt.ballot)
     views = tuple((t, tuple(sorted(m))) for t, m in core._state.quorums.views)
-    true = Sync(key(stage, "b"), ballot, core._queue.held, views, (), None)
+    true = Sync(key(stage, "b"), ballot, core._queue.held, views, (), None, 1, True)
     send(stage, "a", PacketKind.SYNC, encode(true._replace(**lie)))
 
 

@@ -21,7 +21,13 @@ from unisono.model import Address, ChangeKind, Member, Resilient, Service
 from unisono.parts.turn import DIFFER, MessageGroup, OriginRun, write_runs
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, SyncPoint
 from unisono.protocols.rmp.core import Rmp
-from unisono.protocols.rmp.group_state import AddMember, Entry, GroupState, MemberRequest
+from unisono.protocols.rmp.group_state import (
+    AddMember,
+    Entry,
+    GroupState,
+    MemberRequest,
+    MinimumSize,
+)
 from unisono.protocols.rmp.packets import (
     BLOCK_HEAD,
     DATA,
@@ -173,9 +179,10 @@ def test_a_site_confirms_no_list_of_another_part() -> None:
 def test_a_list_of_a_part_that_goes_on_by_its_votes_is_not_taken_over() -> None:
     quorums = ViewQuorums.of(0, {1, 2, 3, 4, 5})
     part = NewList((1, 2), 0, (), 2, 9, False)
-    answers = {site: SyncPoint(0, quorums) for site in (2, 3, 4, 5)}
+    minimum = MinimumSize(1, False)
+    answers = {site: SyncPoint(0, quorums, minimum=minimum) for site in (2, 3, 4, 5)}
     answers[2] = answers[2]._replace(accepted=(ReformBallot(1, 1), part))
-    found = Attempt(ReformBallot(2, 3), answers).propose(2, 8, (1, 2, 3, 4, 5), 1, True)
+    found = Attempt(ReformBallot(2, 3), answers).propose(2, 8, (1, 2, 3, 4, 5))
     assert isinstance(found, NewList)
     assert found.members == (2, 3, 4, 5) and found.primary
 

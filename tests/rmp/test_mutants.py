@@ -12,7 +12,7 @@ from unisono.parts.locks import LockTable
 from unisono.protocols.rmp import token
 from unisono.protocols.rmp.agreement import Attempt, NewList, Slave
 from unisono.protocols.rmp.delivery import OrderedDelivery
-from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.group_state import GroupState, MinimumSize
 from unisono.protocols.rmp.holdings import ReformHoldings
 from unisono.protocols.rmp.membership import Membership
 from unisono.protocols.rmp.ordering import OrderingQueue
@@ -60,8 +60,7 @@ def lock_granted_to_two(patch: Patch) -> None:
 
 
 def minimum_size_ignored(patch: Patch) -> None:
-    patch.setattr(GroupState, "least", lambda self: 1)
-    patch.setattr(GroupState, "needs_quorum", lambda self: False)
+    patch.setattr(GroupState, "minimum", lambda self: MinimumSize(1, needs_quorum=False))
 
 
 def hold_rule_dropped(patch: Patch) -> None:
@@ -130,7 +129,7 @@ def gaps_never_requested(patch: Patch) -> None:
 
 
 def any_part_goes_on(patch: Patch) -> None:
-    patch.setattr(GroupState, "least", lambda self: 1)
+    patch.setattr(GroupState, "minimum", lambda self: MinimumSize(1))
     patch.setattr(ViewQuorums, "has_majority", lambda self, present: bool(present))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.plants import Patch, Plant
 from tests.rmp.reform_explorer import Case, Point, explore, play
 from unisono.protocols.rmp.agreement import Attempt, NewList
-from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.group_state import GroupState, MinimumSize
 from unisono.protocols.rmp.reformation import RingReformation
 
 STRIDE = 25
@@ -44,7 +44,7 @@ def point_of_the_least(patch: Patch) -> None:
 def any_part_decides(patch: Patch) -> None:
     patch.setattr(Attempt, "has_quorum", lambda self: True)
     patch.setattr(Attempt, "quorum_confirmed", lambda self: bool(self.proposal and self.confirmed))
-    patch.setattr(GroupState, "least", lambda self: 1)
+    patch.setattr(GroupState, "minimum", lambda self: MinimumSize(1))
 
 
 def nobody_tries_again(patch: Patch) -> None:

@@ -207,7 +207,7 @@ def test_when_all_sites_answer_the_ring_goes_on_as_it_was() -> None:
 def test_a_new_list_names_nobody_who_was_not_a_member() -> None:
     known = ViewQuorums.of(0, {1, 2, 3})
     answers = {site: SyncPoint(4, known) for site in (1, 2, 9)}
-    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3, 9), 0, False)
+    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3, 9))
     assert isinstance(found, NewList)
     assert found.members == (1, 2)
 

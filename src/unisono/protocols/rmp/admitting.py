@@ -73,6 +73,7 @@ class AdmittingSite:
         send_queue: SendQueue,
         repair: Repair,
         is_stuck: Callable[[], bool],
+        is_dead: Callable[[int], bool],
     ) -> None:
         self._packet_bytes = config.packet_bytes_max
         self._parameters = parameters
@@ -86,6 +87,7 @@ class AdmittingSite:
         self._send_queue = send_queue
         self._repair = repair
         self._is_stuck = is_stuck
+        self._is_dead = is_dead
         piece_bytes = self._packet_bytes - ENVELOPE_BYTES - size_of(StatePiece)
         self._states: StateServer[int] = StateServer(piece_bytes)
         self._candidates: dict[int, Candidate] = {}
@@ -119,16 +121,15 @@ class AdmittingSite:
             self._announced_us = state.now_us
         elif packet.site in state.group.members() and not state.frozen:
             self._codec.drop("announce")  # A member of this ring leads no other.
-        elif packet.stamp and (packet.primary, packet.size, packet.trid) > self._rank(packet.site):
+        elif packet.stamp and (packet.primary, packet.size, packet.trid) > self._rank():
             state.stop(Fail("another ring of this group goes on", Cause.EXCLUDED))
         elif packet.stamp and state.frozen and self._is_stuck():
             state.stop(Fail("too few are left, and another ring goes on", Cause.TOO_FEW))
 
-    def _rank(self, other: Member) -> tuple[bool, int, int]:
-        """Of this ring; while it is reformed, the highest that can result. A member that announces
-        another ring as a later incarnation is lost to this one."""
+    def _rank(self) -> tuple[bool, int, int]:
+        """Of this ring; while it is reformed, the highest that can result."""
         state = self._state
-        lost = state.frozen and any(_is_later(other, m) for m in state.group.members())
+        lost = sum(map(self._is_dead, state.token_list)) if state.frozen else 0
         return (state.primary, len(state.group.entries) - lost, state.name)
 
     # -- admission --------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from unisono.core import Cause
+from unisono.protocols.rmp.group_state import MinimumSize
 from unisono.protocols.rmp.ordering import AHEAD_MAX
 from unisono.protocols.rmp.quorums import ViewQuorums
 
@@ -71,6 +72,8 @@ class SyncPoint(NamedTuple):
     unordered: tuple[tuple[int, Ranges], ...] = ()
     """By source, the blocks that it holds and that are not in the order."""
     accepted: tuple[ReformBallot, NewList] | None = None
+    minimum: MinimumSize = MinimumSize()
+    """By the votes up to that timestamp."""
 
 
 @dataclass(slots=True)
@@ -153,11 +156,12 @@ class Attempt:
     def has_quorum(self) -> bool:
         return bool(self.answers) and self.quorums().has_majority(self.answers.keys())
 
-    def propose(
-        self, epoch: int, trid: int, order: Iterable[int], least: int, may_part: bool
-    ) -> NewList | Cause:
-        """The new list, or why there is none. `order` is the token list, `least` the minimum size;
-        `may_part`: a part without a quorum may go on."""
+    def minimum(self) -> MinimumSize:
+        """At the synchronization point: the reform site itself may have missed the last votes."""
+        return max(self.answers.values(), key=lambda answer: answer.held).minimum
+
+    def propose(self, epoch: int, trid: int, order: Iterable[int]) -> NewList | Cause:
+        """The new list, or why there is none. `order` is the token list."""
         primary = self.has_quorum()
         reported = [a.accepted for a in self.answers.values() if a.accepted is not None]
         accepted = [each for each in reported if each[1].primary]  # Other lists bind nobody.
@@ -165,7 +169,8 @@ class Attempt:
             self.proposal = max(accepted, key=_ballot_of)[1]
             return self.proposal
         new_list = self._new_list(epoch, trid, order, primary)
-        if len(new_list.members) < least or not (primary or may_part):
+        least, needs_quorum = self.minimum()
+        if len(new_list.members) < least or (needs_quorum and not primary):
             return Cause.TOO_FEW
         self.proposal = new_list
         return new_list

@@ -83,7 +83,6 @@ from unisono.protocols.rmp.token_watch import TokenWatch
 
 ROUNDS_MAX: Final = 64
 """Rounds of ordering and token passing that one step may take."""
-UNFINISHED: Final = "left, and the others no longer keep what came before"
 
 
 class Rmp:
@@ -117,6 +116,7 @@ class Rmp:
         self._sponsor = AdmittingSite(
             config, parameters, state, codec, outgoing, sources, queue, resilience, delivery,
             send_queue, repair, lambda: self._reformation.is_stuck(),
+            lambda site: self._watch.are_dead((site,)),
         )
         self._joiner = Joiner(
             config, parameters, state, codec, outgoing, random, sources, queue, resilience, delivery
@@ -125,7 +125,7 @@ class Rmp:
             state, codec, sources, queue, resilience, delivery, send_queue, self._sponsor.welcome
         )
         self._renewal = TridRenewal(parameters, state, send_queue, random)
-        self._leaving = Leaving(state, outgoing, resilience, send_queue, self._membership)
+        self._leaving = Leaving(state, codec, outgoing, resilience, send_queue, self._membership)
         self._token = TokenRotation(
             parameters, state, outgoing, sources, queue, resilience, self._sponsor, delivery
         )
@@ -271,7 +271,7 @@ class Rmp:
         state = self._state
         self._news |= kind != PacketKind.DATA or trid not in state.trids
         if kind in OUTSIDE:
-            self._take_outside(trid, packet, out)
+            self._take_outside(trid, packet, source, out)
             return
         sender: int = packet.sender  # type: ignore[union-attr]
         if sender in self._watch.probed:
@@ -285,12 +285,13 @@ class Rmp:
         else:
             self._take_own_ring(kind, packet, source, out)
 
-    def _take_outside(self, trid: int, packet: Packet, out: list[Effect]) -> None:
+    def _take_outside(self, trid: int, packet: Packet, source: Address, out: list[Effect]) -> None:
         state = self._state
         if isinstance(packet, RingJoin):
             if packet.member == state.me:
                 self._codec.drop("own")
             elif state.trid and self._sponsor.is_back(packet, out):
+                self._watch.note_elsewhere(packet.member, source, out)
                 self._reform_machine.fire(Suspected(), out)
             elif state.trid:
                 self._sponsor.consider(packet, out)
@@ -304,6 +305,8 @@ class Rmp:
             self._joiner.refused(packet)
         elif isinstance(packet, RingAnnounce) and packet.site != state.me:
             if state.trid:
+                if packet.trid != state.name and not self._former.has(packet.trid):
+                    self._watch.note_elsewhere(packet.site, source, out)
                 self._sponsor.hear_other_ring(packet)
             else:
                 self._joiner.announced(packet.stamp, out)
@@ -324,6 +327,8 @@ class Rmp:
             if trid in self._state.trids:
                 self._take(kind, trid, packet, source, out)
             return
+        if isinstance(packet, Fault) and self._state.trid:  # Nobody here has to be waited for.
+            self._sponsor.announce(out, packet.member, waiting=self._state.frozen)
         self._codec.drop("ring")
 
     def _take_own_ring(self, kind: int, packet: Packet, source: Address, out: list[Effect]) -> None:
@@ -342,10 +347,8 @@ class Rmp:
             self._answer(packet, source, out)
         elif isinstance(packet, Gone):
             self._resilience.gone(packet.sender)
-        elif isinstance(packet, ExpelLeaver) and not self._state.leaving:
-            self._codec.drop("malformed")
         elif isinstance(packet, ExpelLeaver):
-            self._state.stop(Fail(UNFINISHED, Cause.EXCLUDED))
+            self._leaving.expel()
         elif isinstance(packet, TokenAccepted):
             self._token_machine.fire(packet, out)
         elif isinstance(packet, BestEffort) and packet.sender not in self._state.group.entries:
@@ -385,7 +388,7 @@ class Rmp:
 
     def _look_at_odd(self, source: Address, out: list[Effect]) -> None:
         state = self._state
-        size = len(state.group.entries) if state.trid else 0
+        size = len(state.group.entries)
         if reason := self._admission.look(source, state.now_us, size, out):
             state.stop(Fail(reason, Cause.REFUSED))
 

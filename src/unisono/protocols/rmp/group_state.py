@@ -60,6 +60,14 @@ class MemberRequest(NamedTuple):
 ChangeRequest = AddMember | RemoveMember | Summon | RenewTrid | MemberRequest
 
 
+class MinimumSize(NamedTuple):
+    """Of a part that may go on after a failure."""
+
+    least: int = 0
+    needs_quorum: bool = True
+    """Without a quorum it may not, whatever its size."""
+
+
 class Applied(NamedTuple):
     """What a request did."""
 
@@ -81,9 +89,8 @@ class GroupState(NamedTuple):
     def members(self) -> tuple[Member, ...]:
         return tuple(entry.member for entry in self.entries.values())
 
-    def least(self) -> int:
-        """[RMP-10] The minimum size after a failure: the largest vote. Majorities are of the
-        current members; a vote for the pessimistic one is `needs_quorum` besides."""
+    def minimum(self) -> MinimumSize:
+        """[RMP-10] After a failure: the largest vote. Majorities are of the current members."""
         count = len(self.entries)
         majority = count // 2 + 1
         sizes: dict[int, int] = {
@@ -91,11 +98,9 @@ class GroupState(NamedTuple):
             SizeVote.PESSIMISTIC: majority,
             SizeVote.NONE_MAY_FAIL: count,
         }
-        return max(sizes.get(entry.vote, entry.vote) for entry in self.entries.values())
-
-    def needs_quorum(self) -> bool:
-        """Whether a part without a quorum may not go on, whatever its size."""
-        return any(entry.vote == SizeVote.PESSIMISTIC for entry in self.entries.values())
+        votes = {entry.vote for entry in self.entries.values()}
+        least = max(sizes.get(vote, vote) for vote in votes)
+        return MinimumSize(least, SizeVote.PESSIMISTIC in votes)
 
     def applied(self, request: ChangeRequest) -> Applied:
         """The state after it, and what happened: nothing for a request that has no effect."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from unisono.fields import U64, Bit, bounded
+from unisono.fields import U16, U64, Bit, bounded
 from unisono.model import Member
 from unisono.parts.identity import key_of
 from unisono.protocols.rmp.agreement import NewList, Ranges, ReformBallot, SyncPoint
+from unisono.protocols.rmp.group_state import MinimumSize
 from unisono.protocols.rmp.quorums import ViewMark, ViewQuorums
 
 NUMBER_MAX: Final = 1 << 62
@@ -79,6 +80,9 @@ class Sync(NamedTuple):
     views: tuple[tuple[Number, tuple[U64, ...]], ...]
     unordered: tuple[tuple[U64, tuple[tuple[Number, Number], ...]], ...]
     accepted: tuple[BallotFields, NewListFields] | None
+    least: U16
+    """[RMP-10] The minimum size, by the votes up to there."""
+    needs_quorum: bool
 
     def is_valid(self) -> bool:
         return bool(self.views) and _are_few(self.unordered)
@@ -88,7 +92,8 @@ class Sync(NamedTuple):
         accepted = None
         if self.accepted is not None:
             accepted = ReformBallot(*self.accepted[0]), self.accepted[1].new_list()
-        return SyncPoint(self.held, ViewQuorums(views), self.unordered, accepted)
+        minimum = MinimumSize(self.least, self.needs_quorum)
+        return SyncPoint(self.held, ViewQuorums(views), self.unordered, accepted, minimum)
 
     @staticmethod
     def of(sender: int, ballot: ReformBallot, point: SyncPoint) -> Sync:
@@ -97,7 +102,7 @@ class Sync(NamedTuple):
         if point.accepted is not None:
             accepted = BallotFields(*point.accepted[0]), NewListFields.of(point.accepted[1])
         fields = BallotFields(*ballot)
-        return Sync(sender, fields, point.held, views, point.unordered, accepted)
+        return Sync(sender, fields, point.held, views, point.unordered, accepted, *point.minimum)
 
     def label(self) -> str:
         return f"sync {self.held}"

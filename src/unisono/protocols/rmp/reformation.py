@@ -136,7 +136,9 @@ class RingReformation:
     # Deviates [RMP §3.1 failure]: attempts go on for `verdict_us`, since the others may come back.
     # The paper gives its verdict at once.
     def may_hope(self, event: object) -> bool:
-        """Below the minimum size: others may come back."""
+        """Below the minimum size: others may come back. One that has left needs them no more."""
+        if self._state.key not in self._state.token_list:
+            return False
         if self._since_us is None:
             return True
         return self._state.now_us - self._since_us < self._parameters.verdict_us
@@ -264,10 +266,7 @@ class RingReformation:
         assert self._attempt is not None
         state = self._state
         trid = self._random.getrandbits(63) | 1
-        group = state.group
-        return self._attempt.propose(
-            state.epoch + 1, trid, state.token_list, group.least(), not group.needs_quorum()
-        )
+        return self._attempt.propose(state.epoch + 1, trid, state.token_list)
 
     def propose(self, event: object, out: list[Effect]) -> None:
         """Phase 2: the new list."""
@@ -338,8 +337,9 @@ class RingReformation:
     # -- do: a slave ------------------------------------------------------------------------------
 
     def _point(self) -> SyncPoint:
-        unordered = self._sources.unordered(self._queue.ordered)
-        return SyncPoint(self._queue.held, self._state.quorums, unordered, self._slave.accepted)
+        state, unordered = self._state, self._sources.unordered(self._queue.ordered)
+        accepted, minimum = self._slave.accepted, state.group.minimum()
+        return SyncPoint(self._queue.held, state.quorums, unordered, accepted, minimum)
 
     def answer(self, packet: Fault, out: list[Effect]) -> None:
         state = self._state

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from unisono.core import Effect, Probe
-from unisono.model import Address
+from unisono.model import Address, Member
 from unisono.parts.detector import APART_SHARE, Detector
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
@@ -64,8 +64,9 @@ class TokenWatch:
         return False
 
     def keep_on(self, out: list[Effect]) -> None:
-        """At the end of a step: nobody is watched alone, or while the ring is reformed."""
-        if len(self._state.token_list) < 2 or self._state.frozen:
+        """At the end of a step. Nothing is watched without others, or while the ring is reformed;
+        one that has left watches those that it waits for."""
+        if not self._state.others() or self._state.frozen:
             self._detector.rest(TOKEN)
         elif not self._detector.is_watched(TOKEN):
             self.start()
@@ -89,8 +90,21 @@ class TokenWatch:
         again."""
         for site in self.probed:
             if self._state.address(site) == address:
-                if not self._detector.refuse(site, self._state.now_us):
-                    self._outgoing.arm(Timer.WATCH, self._again_us, out)
+                self._refuse(site, out)
+
+    def note_elsewhere(self, member: Member, source: Address, out: list[Effect]) -> None:
+        """From its own address a member reports that it is on another ring, or a later incarnation
+        does that it is there instead: it is as good as dead to this one."""
+        for site, (known, _) in self._state.group.entries.items():
+            is_it = known[:2] == member[:2] and known.incarnation <= member.incarnation
+            if is_it and site != self._state.key and source == member.address:
+                self._detector.watch(site, self._state.now_us)
+                self.probed.add(site)
+                self._refuse(site, out)
+
+    def _refuse(self, site: int, out: list[Effect]) -> None:
+        if not self._detector.refuse(site, self._state.now_us):
+            self._outgoing.arm(Timer.WATCH, self._again_us, out)
 
     def hear(self, site: int) -> None:
         """A packet of a site that was probed."""
