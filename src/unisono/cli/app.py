@@ -200,8 +200,12 @@ def draw(
         int, typer.Option("--max", min=1, max=100_000, help="The most packets drawn.")
     ] = 1500,
     title: Annotated[str, typer.Option(help="Default: the run.", show_default=False)] = "",
+    graph: Annotated[
+        bool, typer.Option("--graph", help="The causal graph instead, of a trace of transis.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Default: RUN.svg; - is stdout.")
+        Path | None,
+        typer.Option(metavar="FILE.svg", help="Default: RUN.svg; - is stdout; .txt is a text."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -209,7 +213,7 @@ def draw(
     from unisono.cli.draw import requested, show
 
     request = requested(from_ms, to_ms, nodes, without, every, packets_max, title)
-    raise typer.Exit(show(trace, run, group, request, out, as_json))
+    raise typer.Exit(show(trace, run, group, request, out, as_json, graph))
 
 
 @app.command()

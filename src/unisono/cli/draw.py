@@ -10,7 +10,7 @@ from typing import Any, Final
 from unisono.cli import OK
 from unisono.cli.show import err, out, print_json, status
 from unisono.cli.verify import check_some
-from unisono.draw import Drawing, DrawRequest, draw
+from unisono.draw import Drawing, DrawRequest, GraphDrawing, draw, draw_graph
 from unisono.draw.labels import counted
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.files import safe_name
@@ -31,19 +31,26 @@ def show(
     request: DrawRequest,
     file: Path | None,
     as_json: bool,
+    graph: bool = False,
 ) -> int:
     if as_json and file == STDOUT:
         raise Misuse("--json and --out - both print: leave one out")
     with status("reading and drawing …"):
         history = chosen(source, histories_in(source), run, group)
-        drawing = draw(history, request)
+        drawing = (draw_graph if graph else draw)(history, request)
     target = file or Path(f"{safe_name(history.run)}.svg")
-    write(drawing.svg, target)
+    if isinstance(drawing, GraphDrawing) and target.suffix == ".txt":
+        write(drawing.text, target)
+    else:
+        write(drawing.svg, target)
     if as_json:
         print_json(as_object(history, drawing, target))
     elif target == STDOUT:
         for note in drawing.notes:
             err().print(note, markup=False)
+    elif isinstance(drawing, GraphDrawing):
+        what = counted(drawing.configurations, "configuration")
+        out().print(f"{what}, {drawing.vertices:,} vertices: {target}", markup=False)
     else:
         show_counts(drawing, target)
     return OK
@@ -116,24 +123,30 @@ def _names(text: str | None, option: str) -> tuple[str, ...]:
     return names
 
 
-def write(svg: str, target: Path) -> None:
+def write(text: str, target: Path) -> None:
     if target == STDOUT:
-        sys.stdout.write(svg)
+        sys.stdout.write(text)
         return
     try:
-        target.write_text(svg, encoding="utf-8", newline="\n")
+        target.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise Misuse(f"cannot write {target}: {error.strerror or error}") from None
 
 
-def as_object(history: History, drawing: Drawing, target: Path) -> dict[str, Any]:
-    return {
+def as_object(history: History, drawing: Drawing | GraphDrawing, target: Path) -> dict[str, Any]:
+    found = {
         "out": str(target),
         "run": history.run,
         "protocol": history.protocol,
         "group": history.group,
         "from_ms": drawing.from_us / 1000,
         "to_ms": drawing.to_us / 1000,
+    }
+    if isinstance(drawing, GraphDrawing):
+        graph = {"configurations": drawing.configurations, "vertices": drawing.vertices}
+        return {**found, **graph, "notes": drawing.notes}
+    return {
+        **found,
         "lives": drawing.lives,
         "traced": drawing.traced,
         "packets": drawing.packets,

@@ -81,6 +81,7 @@ _LABEL: Final = re.compile(
     r"(?:[-–](?:(?P=stream)\.)?(?P<last>\d{1,18}))?(?P<end> end\b)?(?P<rest>(?: .*)?)",
     re.DOTALL,
 )
+_CONTENT: Final = re.compile(r" in \S+ after [\d ]+( with [\d-]+)*$")
 _WORD: Final = re.compile(r"[a-z]+")
 _KEY: Final = re.compile(r"@[0-9a-f]+")
 
@@ -120,6 +121,11 @@ def owners(sent: Iterable[tuple[str, str]]) -> dict[str, str]:
 def named(label: str, names: Mapping[str, str]) -> str:
     """The label with known `@key`s replaced by their owners' names."""
     return _KEY.sub(lambda match: names.get(match[0], match[0]), label) if "@" in label else label
+
+
+def brief(label: str) -> str:
+    """Without what a packet acknowledges, which a causal graph shows."""
+    return _CONTENT.sub("", label) if " after " in label else label
 
 
 def together(labels: Iterable[str]) -> str:

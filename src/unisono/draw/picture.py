@@ -21,7 +21,7 @@ from unisono.draw.legend import FATES, legend, slashes
 from unisono.draw.marks import ENDS, JOINED, VIEWED, Mark
 from unisono.draw.shapes import Point, arrow, capsule, cross, glyph
 from unisono.draw.story import Shot
-from unisono.draw.svg import group, path, style, tag, text_of, words
+from unisono.draw.svg import document, group, path, tag, words
 
 HEAD_PX: Final = 122
 """Above the body, for title and names."""
@@ -63,9 +63,6 @@ class _Picture:
         ]
         title = f"Space-time diagram, time downward: {self.title}"
         parts = [
-            tag("title", text_of(title)),
-            style(),
-            tag("rect", width=self.width, height=height, rx=8.0, class_="paper"),
             words(24, 30, self.title, "head"),
             words(24, 49, self._interval(), "faint small"),
             tag("g", "\n".join(self._body()), transform=f"translate(0 {HEAD_PX})"),
@@ -73,11 +70,7 @@ class _Picture:
             tag("g", shown, class_="legend"),
             *notes,
         ]
-        size = {"width": self.width, "height": height}
-        view = f"0 0 {round(self.width, 1):g} {round(height, 1):g}"
-        inner = "\n" + "\n".join(parts) + "\n"
-        xmlns = "http://www.w3.org/2000/svg"
-        return tag("svg", inner, xmlns=xmlns, viewBox=view, **size, role="img") + "\n"
+        return document(title, self.width, height, parts)
 
     def _interval(self) -> str:
         story = self.story

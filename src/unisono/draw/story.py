@@ -10,7 +10,7 @@ from typing import Final
 
 from unisono.draw.clocks import aligned
 from unisono.draw.flights import ARRIVED, Fate, Lifeline, Packet, Stray, traffic_of
-from unisono.draw.labels import QUIET, counted, parsed, together
+from unisono.draw.labels import QUIET, brief, counted, parsed, together
 from unisono.draw.marks import VIEWED, Mark, marks_of
 from unisono.errors import Misuse
 from unisono.trace.history import ALIVE, History
@@ -56,7 +56,7 @@ class Shot:
 
     @property
     def text(self) -> str:
-        return together(packet.label for packet in self.packets)
+        return together(brief(packet.label) for packet in self.packets)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Story:
 def story_of(recorded: History, request: DrawRequest) -> Story:
     history, moved = aligned(recorded)
     traffic = traffic_of(history)
-    zero_us, from_us, to_us = _interval(history, request)
+    zero_us, from_us, to_us = interval_of(history, request)
     columns = _columns(traffic.lives.values(), request.nodes)
     lives = {key: life for key, life in traffic.lives.items() if life.node in columns}
     together_us = traffic.delay_us // TOGETHER
@@ -122,7 +122,7 @@ def story_of(recorded: History, request: DrawRequest) -> Story:
     return story
 
 
-def _interval(history: History, request: DrawRequest) -> tuple[int, int, int]:
+def interval_of(history: History, request: DrawRequest) -> tuple[int, int, int]:
     """The start of the history, and the interval drawn."""
     zero_us = min(row.t_us for row in history.rows)
     last_us = max(row.t_us for row in history.rows)
@@ -268,7 +268,7 @@ def _shots(packets: Iterable[Packet], lives: dict[str, Lifeline], together_us: i
     found: list[Shot] = []
     open_shots: dict[tuple[str, str, str, str, str], list[Shot]] = {}
     for packet in packets:
-        label = parsed(packet.label)
+        label = parsed(brief(packet.label))
         fates = [fate for fate in packet.fates if fate.life in lives]
         key = (packet.life, packet.category, label.kind, label.stream, label.rest)
         recent = [

@@ -87,6 +87,16 @@ def path(*points: tuple[float, float], kind: str = "") -> str:
     return tag("path", d=d, class_=kind) if kind else tag("path", d=d)
 
 
+def document(title: str, width: float, height: float, parts: Iterable[str]) -> str:
+    """A picture of this size, on paper."""
+    paper = tag("rect", width=width, height=height, rx=8.0, class_="paper")
+    inner = "\n".join(["", tag("title", text_of(title)), style(), paper, *parts, ""])
+    view = f"0 0 {round(width, 1):g} {round(height, 1):g}"
+    xmlns = "http://www.w3.org/2000/svg"
+    size = {"width": width, "height": height}
+    return tag("svg", inner, xmlns=xmlns, viewBox=view, **size, role="img") + "\n"
+
+
 def style() -> str:
     light, dark = _colours(0), _colours(1)
     return tag(

@@ -7,7 +7,8 @@ from typing import Final
 from unisono.model import Service
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.figure import FIGURE
-from unisono.protocols.transis.packets import PROTOCOL, label
+from unisono.protocols.transis.labels import label
+from unisono.protocols.transis.packets import PROTOCOL
 from unisono.protocols.transis.parameters import DEFAULTS
 from unisono.protocols.transis.primary import may_operate
 from unisono.spec import ProtocolSpec

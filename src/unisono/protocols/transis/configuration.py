@@ -16,6 +16,11 @@ def life_of(proposed: Mapping[int, int]) -> int:
     return tag_of(" ".join(f"{key:x}.{stamp}" for key, stamp in sorted(proposed.items()))) | 1
 
 
+def short_life(life: int) -> str:
+    """As views and labels show it."""
+    return f"{life & 0xFFFFFFFF:08x}"
+
+
 class Configuration(NamedTuple):
     """What all its members know alike."""
 
@@ -30,7 +35,7 @@ class Configuration(NamedTuple):
     @property
     def id(self) -> str:
         """As views name it."""
-        return f"{self.number}-{self.life & 0xFFFFFFFF:08x}"
+        return f"{self.number}-{short_life(self.life)}"
 
     @property
     def keys(self) -> tuple[int, ...]:

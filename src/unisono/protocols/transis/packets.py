@@ -15,7 +15,7 @@ from unisono.fields import U16, U32, U64, Bit, Incarnation, Rest, bounded
 from unisono.layout import HOST_CHARS_MAX, decode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
-from unisono.parts.labels import labeller, number_range
+from unisono.parts.labels import number_range
 from unisono.parts.packet_set import PacketSet
 from unisono.parts.state_transfer import TransferPiece, TransferRequest
 from unisono.protocols.transis.parameters import MEMBERS_MAX, VERTEX_PACKETS_MAX
@@ -253,7 +253,3 @@ def read(envelope: Envelope) -> Any:
     if envelope.kind == VERTEX:
         return _read_vertex(envelope.life, envelope.body)
     return decode(PACKETS.records[envelope.kind - 1], envelope.body)
-
-
-label: Final = labeller(PROTOCOL, KINDS, lambda envelope: str(read(envelope).label()))
-"""A `ProtocolSpec.label`."""
