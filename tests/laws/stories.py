@@ -612,6 +612,11 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 2 | view 7 b#2 c#2 founded
         c#2: restart | join 2 | view 7 b#2 c#2 founded
     """),
+    _doctored("one_founding", "one is excluded by a view for which there are too few others", """
+        a: join 2 | view 1 a b founded | stop excluded by view 2 founded 1
+        b: join 2 | view 1 a b founded | crash
+        b#2: restart | join 1 | view 7 b#2 founded
+    """),
     _doctored("one_founding", "one is excluded, another of its view is left", """
         a: join 2 | view 1 a b c founded
         b: join 2 | view 1 a b c founded | crash
@@ -1188,6 +1193,13 @@ SOUND: list[Sound] = [
         a#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
         b#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
         c#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+    """),
+    _sound("founded anew when those who excluded a namesake are gone before they showed it", """
+        a: join 2 | view 1 a b founded | stop excluded by view 2 founded 1
+        b: join 2 | view 1 a b founded | crash
+        a#2: join 2 | crash
+        b#2: restart | join 2 | view 7 a#3 b#2 founded
+        a#3: restart | join 2 | view 7 a#3 b#2 founded
     """),
     _sound("founded anew when only a newcomer showed the view that excluded one", """
         a: join 2 | view 1 a b c founded | crash

@@ -181,7 +181,8 @@ def one_founding(history: History) -> Iterator[Finding]:
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
     go on from it; a view that p says excluded it, and that is none of its own, is one that p's last
     view leads to. If nobody installed that view, it is of the lineage of the founding that p's
-    `leave` row names beside it, or of none. If p's `join` row has a number, and p is alive, or
+    `leave` row names beside it, or of none: also where p's `join` row asks for more members than
+    there are nodes with other lives to have it. If p's `join` row has a number, and p is alive, or
     stopped with the cause `excluded` and its last view leads to no lineage with `parted`, which may
     have excluded it, the law is broken. Named is p; the other is the smallest life of another
     lineage that is such a later life. Where a member of p's last view that is no such later life
@@ -193,6 +194,7 @@ def one_founding(history: History) -> Iterator[Finding]:
     parted = beginnings(history, lineage, PARTED)
     founded = beginnings(history, lineage, FOUNDED)
     later = _later_lineages(history, lineage, founded - parted)
+    known = set(history.lives).union(*(trace.known for trace in history.lives.values()))
     for key, trace in history.lives.items():
         if not trace.inside or not promised(trace) or lineage[key] in parted:
             continue
@@ -203,7 +205,9 @@ def one_founding(history: History) -> Iterator[Finding]:
         excluder = {trace.excluded_by} - {"", *(row.view for row in trace.views)}
         nexts = excluder.union(views.leads.get(trace.views[-1].view, ()))
         after = {lineage[views.installed[view]] for view in nexts if view in views.installed}
-        if excluder.isdisjoint(views.installed) and trace.excluded_by_founding in views.own:
+        nodes = {life.rpartition("#")[0] for life in known - {key}}
+        named = excluder.isdisjoint(views.installed) and len(nodes) >= promised(trace)
+        if named and trace.excluded_by_founding in views.own:
             after.add(views.own[trace.excluded_by_founding])
         if lineage[key] in after or after - founded - parted:
             continue
