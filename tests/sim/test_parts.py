@@ -73,3 +73,15 @@ def test_a_part_of_rmp_without_a_quorum_stops_and_founds_another_group() -> None
 
 def test_where_any_part_goes_on_all_are_to() -> None:
     assert probes("rmcast", 0, weather(AMNESIA, starts_us=LATE)) == 3
+
+
+@pytest.mark.parametrize("protocol", ["ring", "transis"])
+def test_fewer_processes_than_a_group_needs_are_not_to_make_progress(protocol: str) -> None:
+    def sent(sites: int) -> int:
+        options = {"sites": sites}
+        plan = Plan(protocol=protocol, nodes=3, messages=10, faults="none", options=options)
+        outcome = run(plan)
+        assert outcome.violations == ()
+        return outcome.sent
+
+    assert sent(7) == 0 < sent(5)

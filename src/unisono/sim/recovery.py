@@ -72,7 +72,11 @@ class Recovery:
         """Whether these nodes are enough, when all of them are there."""
         world = self._world
         roles = [
-            ProcessRole(world.options_of(node.index), durable=node.disk.durable)
+            ProcessRole(
+                world.options_of(node.index),
+                known=node.name in self._known,
+                durable=node.disk.durable,
+            )
             for node in world.nodes
         ]
         return world.spec.may_operate(roles, world.weather.forgetful or world.forgot)

@@ -39,6 +39,12 @@ def may_continue(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     return (known or sum(each.durable for each in part)) >= Ring(size=sites).voters
 
 
+def may_operate(everyone: Sequence[ProcessRole], forgetful: bool) -> bool:
+    """All `sites` always begin; fewer are as a part that is cut off."""
+    sites = max(each.options.get("sites", 0) for each in everyone)
+    return len(everyone) >= sites or may_continue(everyone, forgetful)
+
+
 def advice(options: Mapping[str, int]) -> str:
     """A group whose size is known begins with its majority, or with all if they keep no records."""
     sites = options.get("sites", 0)
@@ -75,6 +81,7 @@ SPEC: Final = ProtocolSpec(
         "join": "invite pos newtr resume coord info abort",
     },
     may_continue=may_continue,
+    may_operate=may_operate,
     arrows=tuple(
         f"{figure.name}: {name}"
         for figure in (SEND, RECEIVE, COORDINATOR, REFORMATION)
