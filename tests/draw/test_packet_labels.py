@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from tests.draw import mtp_packets, rmcast_packets
-from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, STATE, TOKEN, category
+from tests.rmp.stage import Stage
+from unisono.draw.labels import DATA, JOIN, NAK, OTHER, QUIET, REFUSAL, STATE, TOKEN, category
+from unisono.model import Service
 from unisono.protocols import specs
 from unisono.protocols.mtp.packets import PacketKind as MtpKind
 from unisono.protocols.rmcast.packets import PacketKind as RmcastKind
@@ -33,6 +35,16 @@ def test_a_packet_has_its_label(protocol: str, label: str) -> None:
 @pytest.mark.parametrize("protocol", SAMPLES)
 def test_every_kind_of_packet_is_among_the_samples(protocol: str) -> None:
     assert {kind for kind, _ in SAMPLES[protocol].values()} == set(KINDS[protocol])
+
+
+def test_every_packet_of_a_run_of_rmp_has_a_category() -> None:
+    stage = Stage("a", "b", "c", detect_us=200_000)
+    stage.multicast("a", b"x", service=Service.UNRELIABLE)
+    stage.kill("c")
+    stage.run(3_000_000)
+    words = {label.split()[0] for _, _, label in stage.packets}
+    assert {"best-effort", "new-list", "announce", "confirm"} < words
+    assert {word for word in words if category(word, "rmp") == OTHER} == set()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rmp.theatre import together
@@ -9,10 +11,23 @@ from unisono.fsa import Figure
 from unisono.protocols.rmp.figure import REFORMATION, TOKEN
 from unisono.protocols.rmp.packets import PacketKind
 
+README = Path("src") / "unisono" / "protocols" / "rmp" / "README.md"
+
 
 @pytest.mark.parametrize("figure", [TOKEN, REFORMATION], ids=lambda figure: figure.name)
 def test_every_event_is_decided_in_every_state(figure: Figure) -> None:
     assert figure.undecided() == []
+
+
+def test_the_readme_shows_the_figures_as_they_are(rewrite: bool) -> None:
+    text = README.read_text(encoding="utf-8")
+    before, *parts = text.split("```mermaid\n")
+    made = [f"{f.mermaid()}\n```{part.partition('```')[2]}"
+            for f, part in zip((TOKEN, REFORMATION), parts, strict=True)]  # fmt: skip
+    shown = "```mermaid\n".join((before, *made))
+    if rewrite:
+        README.write_text(shown, encoding="utf-8", newline="\n")
+    assert README.read_text(encoding="utf-8") == shown, "see it, then pytest --rewrite"
 
 
 @pytest.mark.rule("RMP-11")

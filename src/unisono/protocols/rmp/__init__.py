@@ -51,10 +51,9 @@ SPEC: Final = ProtocolSpec(
     label=label,
     token_arrow=r"\Atoken: .*/accept--> TOKEN_SITE\Z",
     packet_categories={
-        "data": "best-effort",
+        "data": "best",
         "token": "confirm",
-        "join": "withdraw gone fault sync new-list accept commit resume abort",
-        "state": "state-ask",
+        "join": "withdraw gone fault sync new accept commit resume abort",
     },
     # No `may_continue`, no `quorum`: of a partition for good, every part makes progress. A part
     # below the minimum size stops (TOO_FEW), and its next incarnations found another group.
