@@ -492,7 +492,7 @@ DOCTORED: list[Doctored] = [
         d: join 2 | view 1 a b c d founded | view 2 a d
         e: join 2 | view 3 b c e
     """),
-    _doctored("one_primary", "one goes on with a newcomer, and showed nothing, as two others do", """
+    _doctored("one_primary", "one goes on with a newcomer and shows nothing, as two others do", """
         a: join 1 | view 1 a at 0 founded | view 2 a b c at 0 | view 3 a b at 0
         b: join 1 | view 2 a b c at 0 | view 3 a b at 0
         c: join 1 | view 2 a b c at 0 | crash
