@@ -20,11 +20,12 @@ from unisono.laws import LAWS, judge
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.trace import files
-from unisono.trace.checks import AFTER_TORN, KINDS, ROW_CHECKS, SPOKEN, TOLD_TWICE, VIEWS
+from unisono.trace.checks import AFTER_TORN, KINDS, SPOKEN, TOLD_TWICE, VIEWS
 from unisono.trace.files import SCHEMA, TraceFile, clear_run, safe_name
 from unisono.trace.parquet import batch_of, writer_to
 from unisono.trace.reading import Quarantined, read_trace
 from unisono.trace.record import Row
+from unisono.trace.row_checks import ROW_CHECKS
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 I32 = st.integers(0, 2**31 - 1)

@@ -1,14 +1,10 @@
-"""A trace file as numpy columns, row group by row group, with the row checks on whole columns.
-
-The column checks only find the rows that fail a check of `unisono.trace.checks`; `reason_against`
-then gives the reason for each.
-"""
+"""A trace file as numpy columns, row group by row group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.trace.checks import SPOKEN, level_of, reason_against
+from unisono.trace.checks import level_of
 from unisono.trace.columns import (
     CONTROL_KINDS,
     KIND,
@@ -30,6 +26,7 @@ from unisono.trace.columns import (
 )
 from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical
 from unisono.trace.record import PROBE, Row
+from unisono.trace.row_checks import failures
 
 STRINGS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries."""
@@ -48,9 +45,8 @@ _SCHEMA: Final = pa.schema(
         for field in SCHEMA
     ]
 )
-IS_MESSAGE: Final = np.array([*(name in SPOKEN for name in KIND), False])
-"""By kind; the last entry is for no kind."""
 IS_CONTROL: Final = np.array([*(name in CONTROL_KINDS for name in KIND), False])
+"""By kind; the last entry is for no kind."""
 
 
 class DictionaryPart(ParquetPart):
@@ -135,9 +131,9 @@ class NumpyColumns:
         return self._get(name)[1]
 
     def row(self, at: int) -> Row:
-        return Row(*(self._value(name, at) for name in SCHEMA.names))
+        return Row(*(self.value(name, at) for name in SCHEMA.names))
 
-    def _value(self, name: str, at: int) -> Any:
+    def value(self, name: str, at: int) -> Any:
         value = self._arrays[name][at].as_py()
         return tuple(value) if name in LISTS and value is not None else value
 
@@ -169,17 +165,13 @@ class RowGroup:
     step: Array
     events: EventColumns
     """By row of the table; `pos` is its index."""
-    bad: Array | None
+    failed: list[tuple[str, Array]] = field(default_factory=list)
+    """Reasons, each with a mask of the rows that it is given for; the first reason counts."""
+    bad: Array | None = None
     """A mask of the rows that fail a check; None when all pass."""
-    control: dict[int, Row]
-
-    def row(self, at: int) -> Row:
-        return self.control.get(at) or self.columns.row(at)
 
     def reason(self, at: int) -> str:
-        reason = reason_against(self.row(at))
-        assert reason is not None, "column checks and row checks agree"
-        return reason
+        return next(reason for reason, mask in self.failed if mask[at])
 
     def by_history(self, rows: Array | None) -> Iterator[tuple[tuple[str, str], Array | None]]:
         """The rows of a mask (None: all), by history."""
@@ -261,23 +253,19 @@ def _uniform(numbers: Array) -> bool:
     return bool((numbers == numbers[0]).all())
 
 
-def _histories(columns: NumpyColumns) -> tuple[Array, list[tuple[str, str]], Array | None]:
-    """By row the index of its (protocol, group), these, and a mask of the rows that lack one."""
+def _histories(columns: NumpyColumns) -> tuple[Array, list[tuple[str, str]]]:
+    """By row the index of its (protocol, group), and these."""
     (protocol, protocols), (group, groups) = columns.strings("protocol"), columns.strings("group")
     if len(protocols) == len(groups) == 1 and not protocol.any() and not group.any():
-        named = [(protocols[0] or "", groups[0] or "")]
-        index = np.zeros(len(protocol), np.int64)
-    else:
-        pairs = protocol.astype(np.int64) * (len(groups) + 1) + group
-        _, first, index = np.unique(pairs, return_index=True, return_inverse=True)
-        # Index -1 is null: the extra entry at the end.
-        protocols, groups = [*protocols, None], [*groups, None]
-        named = [
-            (protocols[p] or "", groups[g] or "")
-            for p, g in zip(protocol[first].tolist(), group[first].tolist(), strict=True)
-        ]
-    missing = (protocol < 0) | (group < 0)
-    return index, named, missing if missing.any() else None
+        return np.zeros(len(protocol), np.int64), [(protocols[0] or "", groups[0] or "")]
+    pairs = protocol.astype(np.int64) * (len(groups) + 1) + group
+    _, first, index = np.unique(pairs, return_index=True, return_inverse=True)
+    # Index -1 is null: the extra entry at the end.
+    protocols, groups = [*protocols, None], [*groups, None]
+    return index, [
+        (protocols[p] or "", groups[g] or "")
+        for p, g in zip(protocol[first].tolist(), group[first].tolist(), strict=True)
+    ]
 
 
 def read_group(table: pa.Table, codes: Codes) -> RowGroup:
@@ -287,23 +275,12 @@ def read_group(table: pa.Table, codes: Codes) -> RowGroup:
     events = _events(columns, kind, codes)
     node, nodes = columns.strings("node")
     incarnation = incarnation_codes(node, nodes, columns.ints("incarnation", -1), codes)
-    history, histories, nameless = _histories(columns)
     step = columns.ints("step", -1)
-    bad = (incarnation < 0) | (step < 0) | (events.t_us < 0) | (kind < 0)
-    if nameless is not None:
-        bad |= nameless
-    if (has_view := columns.valid("view")) is not None:
-        bad |= ~has_view
-    invalid = (events.source < 0) | (events.number < 1) | (events.level < 0) | (events.size < 0)
-    if (has_digest := columns.valid("digest")) is not None:
-        invalid |= ~has_digest
-    invalid |= events.send & (events.source != incarnation)
-    bad |= invalid & IS_MESSAGE[kind]
-    control = {at: columns.row(at) for at in np.flatnonzero(IS_CONTROL[kind] & ~bad).tolist()}
-    for at, row in control.items():
-        bad[at] = reason_against(row) is not None
-    failed = bad if bad.any() else None
-    return RowGroup(columns, kind, incarnation, history, histories, step, events, failed, control)
+    group = RowGroup(columns, kind, incarnation, *_histories(columns), step, events)
+    group.failed = failures(group)
+    if group.failed:
+        group.bad = np.logical_or.reduce([mask for _, mask in group.failed])
+    return group
 
 
 def reasons_against(table: pa.Table) -> dict[int, str]:

@@ -97,9 +97,9 @@ class _Scan:
         for chain in self._broken:
             result.torn |= self._chains[chain]
         if self._repeated:
-            names = [result.codes.incarnations.names[code] for code in sorted(self._repeated)]
-            found = contradicted([file.path for file in self._files], names)
-            result.contradicted = sorted(f"{n}#{i}" for n, i in found)
+            paths = [file.path for file in self._files]
+            found = contradicted(paths, self._repeated, result.codes)
+            result.contradicted = sorted(map(result.codes.key, found))
         return result
 
     def _read(self, file: TraceFiles) -> None:
@@ -228,7 +228,7 @@ class KeptColumns:
         mine.count += len(rows)
         mine.last_us = int(group.events.t_us[rows[-1]])
         mine.control += [
-            group.row(int(rows[at]))._replace(step=first + at)
+            group.columns.row(int(rows[at]))._replace(step=first + at)
             for at in np.flatnonzero(IS_CONTROL[kind]).tolist()
         ]
         of_message = np.flatnonzero((kind == SEND) | (kind == DELIVER))
