@@ -79,7 +79,7 @@ class NotHeld(Misuse):
 class LockLost(UnisonoError):
     """This process no longer holds the lock: another member may."""
 
-    def __init__(self, number: int, reason: str) -> None:
+    def __init__(self, number: int | str, reason: str) -> None:
         super().__init__(
             f"lock {number} is lost: {reason}; stop what it protects, acquire it again"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import unisono
@@ -13,15 +15,35 @@ from unisono.sim import Plan, run
 PROTOCOLS = ("ring", "mtp", "rmp")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_dict_and_counter(protocol: str) -> None:
+CASES = {
+    "dict and counter": (
+        histories.dict_and_counter,
+        histories.equal_copies,
+        histories.nothing_is_lost,
+    ),
+    "lock": (histories.take_turns, histories.one_holder, histories.tokens_rise),
+    "queue": (histories.work, histories.each_job_once, histories.no_job_is_lost),
+    "everything else": (histories.everything, histories.unique_and_once, None),
+}
+
+
+def stands(name: str, protocol: str, seeds: range) -> None:
+    main, invariant, converged = CASES[name]
     unisono.chaos(
-        seeds=5,
-        protocol=protocol,
-        nodes=4,
-        invariant=histories.equal_copies,
-        converged=histories.nothing_is_lost,
-    )(histories.dict_and_counter)()
+        seeds=seeds, protocol=protocol, nodes=4, invariant=invariant, converged=converged
+    )(main)()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_service_stands_a_few_seeds(name: str) -> None:
+    stands(name, PROTOCOLS[len(name) % 3], range(1))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_service_stands_many_seeds(name: str, protocol: str) -> None:
+    stands(name, protocol, range(400))
 
 
 def test_a_state_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,5 +56,5 @@ def test_a_state_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(ObjectTable, "restore", forgetful)
     program = Program(histories.dict_and_counter, histories.equal_copies)
-    outcome = run(Plan(protocol="ring", nodes=4, messages=0, seed=1, program=program))
-    assert outcome.broken == ("invariant",)
+    plan = Plan(protocol="ring", nodes=4, messages=0, faults="crash", program=program)
+    assert any(run(replace(plan, seed=seed)).broken for seed in range(5))

@@ -39,6 +39,8 @@ class SessionEnded(NamedTuple):
     """All that this session had and waited for is free."""
 
     session: str
+    claims: frozenset[int]
+    """The numbers of its operations by which it held it."""
     place: int
 
 
@@ -58,8 +60,8 @@ class Operated(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    messages: int = 0
-    """That it sent since it has something."""
+    message: int = 0
+    """The number of its last message."""
     claims: set[int] = field(default_factory=set)
     """Numbers of the operations by which it holds, or waits for, something."""
 
@@ -79,6 +81,8 @@ class ObjectTable:
         """Who sent the first message: another group of the same name has other objects."""
         self.operated: list[Operated] = []
         """By the last message."""
+        self.message = 0
+        """Its number; of each session they rise."""
 
     def object(self, kind: str, name: str) -> SharedState:
         """It exists from its first operation on."""
@@ -103,12 +107,11 @@ class ObjectTable:
 
     def apply(self, session: str, payload: bytes) -> list[Outcome]:
         """A message, at its place in the order."""
-        self._outcomes, self.operated = [], []
+        self._outcomes, self.operated, self.message = [], [], 0
         self.origin = self.origin or session
+        self.place += 1
         try:
-            kind, *rest = decoded(payload)
-            if (known := self.sessions.get(session)) is not None:
-                known.messages += 1
+            kind, self.message, *rest = decoded(payload)
             if kind == "do":
                 for number, *operation in rest:
                     self._operate(Ticket(session, number), *operation)
@@ -122,6 +125,8 @@ class ObjectTable:
                 self.counts["drop.foreign"] += 1
         except (BadPacket, TypeError, ValueError):
             self.counts["drop.bad"] += 1
+        if (found := self.sessions.get(session)) is not None:
+            found.message = self.message
         return self._outcomes
 
     def _operate(
@@ -145,25 +150,24 @@ class ObjectTable:
         """Of two that advance the same time, the second has no effect."""
         if since_ms != self.now_ms or not 0 < until_ms - since_ms <= TICK_MS_MAX:
             return
-        self.place += 1
         self.now_ms = until_ms
         for found in self._each():
             if found.timed:
                 found.ticked()
 
-    def _expire(self, session: str, messages: int) -> None:
-        """Unless it has been heard of since."""
+    def _expire(self, session: str, message: int) -> None:
+        """Unless there is a later message of it."""
         found = self.sessions.get(session)
-        if found is not None and found.messages == messages:
+        if found is not None and found.message == message:
             self._end(session)
 
     def _end(self, session: str) -> None:
-        if self.sessions.pop(session, None) is None:
+        gone = self.sessions.pop(session, None)
+        if gone is None:
             return
-        self.place += 1
         for found in self._each():
             found.ended(session)
-        self._outcomes.append(SessionEnded(session, self.place))
+        self._outcomes.append(SessionEnded(session, frozenset(gone.claims), self.place))
 
     def _each(self) -> Iterator[SharedState]:
         for key, found in sorted(self._objects.items()):
@@ -190,7 +194,7 @@ class ObjectTable:
     # -- state ------------------------------------------------------------------------------------
 
     def state(self) -> bytes:
-        sessions = [[name, s.messages, sorted(s.claims)] for name, s in self.sessions.items()]
+        sessions = [[name, s.message, sorted(s.claims)] for name, s in self.sessions.items()]
         objects = [[*key, found.plain()] for key, found in self._objects.items()]
         return encoded([self.origin, self.place, self.now_ms, sessions, objects])
 

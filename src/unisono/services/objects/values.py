@@ -36,7 +36,7 @@ def _packed(value: Value, depth: int) -> Any:
         return value
     if depth > DEPTH_MAX:
         raise Misuse(f"a value is nested more than {DEPTH_MAX} deep: make it flatter")
-    if kind is list or kind is tuple:
+    if kind is list or isinstance(value, tuple):
         return [_packed(each, depth + 1) for each in value]
     if kind is dict:
         return {_key(key): _packed(each, depth + 1) for key, each in value.items()}

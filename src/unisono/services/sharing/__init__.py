@@ -21,22 +21,63 @@ import unisono
 from unisono.errors import Misuse
 from unisono.services.objects.table import ObjectTable
 from unisono.services.sharing.call import SharedCall
-from unisono.services.sharing.collections import SharedCounter, SharedDict, SharedObject
+from unisono.services.sharing.claims import (
+    SharedBarrier,
+    SharedElection,
+    SharedLock,
+    SharedParty,
+    SharedReadWriteLock,
+    SharedSemaphore,
+)
+from unisono.services.sharing.collections import (
+    SharedCache,
+    SharedCounter,
+    SharedDict,
+    SharedList,
+    SharedNumbers,
+    SharedObject,
+    SharedSet,
+)
 from unisono.services.sharing.objects import OperationRecorder, SharedObjects, level_of
+from unisono.services.sharing.queues import (
+    Published,
+    SharedItem,
+    SharedOnce,
+    SharedQueue,
+    SharedTopic,
+)
 from unisono.services.sharing.watching import Changed, Watcher
 
 __all__ = [
     "Changed",
     "OperationRecorder",
+    "Published",
+    "SharedBarrier",
+    "SharedCache",
     "SharedCall",
     "SharedCounter",
     "SharedDict",
+    "SharedElection",
+    "SharedItem",
+    "SharedList",
+    "SharedLock",
+    "SharedNumbers",
     "SharedObject",
     "SharedObjects",
+    "SharedOnce",
+    "SharedParty",
+    "SharedQueue",
+    "SharedReadWriteLock",
+    "SharedSemaphore",
+    "SharedSet",
+    "SharedTopic",
     "Watcher",
     "join",
 ]
 
+LEASE_S: Final = 5.0
+LEASE_S_MIN: Final = 0.2
+LEASE_S_MAX: Final = 3600
 FORMAT: Final = "objects/1"
 """The join option of such a group, so that no other member takes operations for messages."""
 
@@ -47,13 +88,20 @@ async def join(
     /,
     *,
     config: str | Path | None = None,
+    lease_s: float = LEASE_S,
     recorder: OperationRecorder | None = None,
     **options: Unpack[unisono.JoinOptions],
 ) -> AsyncIterator[SharedObjects]:
     """Join as `unisono.join` does, as a member or through a daemon. `Misuse` if the protocol has
-    no one order of the whole group. In a part of it that may not go on operations wait."""
+    no one order of the whole group. In a part of it that may not go on operations wait.
+
+    `lease_s`, the same at all members, is how long a member that is silent keeps what it holds; the
+    others get it a quarter of that later."""
+    if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
+        raise Misuse(f"lease_s={lease_s!r}: give {LEASE_S_MIN} to {LEASE_S_MAX} seconds")
     given = options.get("format")
-    options["format"] = f"{FORMAT}:{given}" if given else FORMAT
+    own = f"{FORMAT}:{lease_s:g}"
+    options["format"] = f"{own}:{given}" if given else own
     table = ObjectTable()
     objects: list[SharedObjects] = []
 
@@ -68,7 +116,7 @@ async def join(
     ) as joined:
         if joined.config.slow == "shed":
             raise Misuse("slow='shed' drops operations at one member: use 'block' or 'leave'")
-        found = SharedObjects(joined, table, level_of(joined), recorder)
+        found = SharedObjects(joined, table, level_of(joined), lease_s, recorder)
         objects.append(found)
         try:
             await found.begun.wait()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from unisono.services.objects.values import Value
 
 T = TypeVar("T", covariant=True)
+
+
+class OperationUnderWay(NamedTuple):
+    """An operation under way."""
+
+    number: int
+    result: asyncio.Future[Value]
+    sent_s: float
 
 
 class Operator(Protocol):
@@ -15,12 +24,32 @@ class Operator(Protocol):
 
     async def operate(self, calls: tuple[SharedCall[Any], ...]) -> list[Any]: ...
 
+    def submit(self, calls: Sequence[SharedCall[Any]]) -> list[OperationUnderWay]: ...
+
+    def believe(self, number: int, holder: Loser) -> bool:
+        """From now on tell it if what this operation got is lost; False if it is already."""
+
+    def forget(self, number: int) -> None:
+        """It was given up."""
+
+    @property
+    def lease_s(self) -> float: ...
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether this member may believe that it holds what it was granted."""
+
+
+class Loser(Protocol):
+    def lose(self, reason: str) -> None:
+        """Another member may have it from now on."""
+
 
 class SharedCall(Generic[T]):
     """`await` it for the result, once it has its place in the order; or give it to
     `SharedObjects.batch`. Each await is a new operation."""
 
-    __slots__ = ("_operator", "arguments", "kind", "method", "name", "read")
+    __slots__ = ("_operator", "arguments", "kind", "method", "name")
 
     def __init__(
         self,
@@ -29,12 +58,9 @@ class SharedCall(Generic[T]):
         name: str,
         method: str,
         arguments: tuple[Value, ...],
-        read: Callable[[Value], T],
     ) -> None:
         self._operator = operator
         self.kind, self.name, self.method, self.arguments = kind, name, method, arguments
-        self.read = read
-        """The result as the caller gets it."""
 
     def __await__(self) -> Generator[Any, Any, T]:
         results = yield from self._operator.operate((self,)).__await__()

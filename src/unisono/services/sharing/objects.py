@@ -8,22 +8,31 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import unisono
-from unisono.errors import Misuse, Stopped, Undelivered, UnisonoError
+from unisono.errors import LockLost, Misuse, Stopped, Undelivered, UnisonoError
 from unisono.group import Full, Group, Handle
 from unisono.model import Member, Message, Resilient, ServiceLevel, View
-from unisono.services.objects.table import Answered, ObjectChange, ObjectTable, Operated
+from unisono.services.objects.table import (
+    Answered,
+    ObjectChange,
+    ObjectTable,
+    Operated,
+    SessionEnded,
+)
 from unisono.services.objects.values import Value, encoded
-from unisono.services.sharing.call import SharedCall
-from unisono.services.sharing.collections import SharedCounter, SharedDict
+from unisono.services.sharing.call import Loser, OperationUnderWay, SharedCall
+from unisono.services.sharing.kinds import SharedKinds
+from unisono.services.sharing.upkeep import Upkeep
 from unisono.services.sharing.watching import Watching
 
 OUTSTANDING_COUNT_MAX: Final = 65_536
 """Operations of one member under way."""
 MESSAGE_OPERATIONS_MAX: Final = 512
 """Operations that go into one message, but for a batch, which is never parted."""
+UPKEEP_COUNT_MAX: Final = 64
+"""While so many messages of ours are under way, none is added for upkeep."""
 LEFT: Final = "left the group"
 
 log = logging.getLogger("unisono.sharing")
@@ -39,12 +48,7 @@ class OperationRecorder(Protocol):
     def returned(self, session: str, number: int, result: Value) -> None: ...
 
 
-class _Pending(NamedTuple):
-    future: asyncio.Future[Value]
-    sent_s: float
-
-
-class SharedObjects:
+class SharedObjects(SharedKinds):
     """The shared objects of a group; `join` gives it. Objects exist from their first operation on,
     by kind and name. The stream of the group belongs to this object."""
 
@@ -53,40 +57,35 @@ class SharedObjects:
         group: Group,
         table: ObjectTable,
         level: ServiceLevel,
+        lease_s: float,
         recorder: OperationRecorder | None,
     ) -> None:
+        super().__init__(self, table, Watching())
         self.group = group
         """The group below. Its stream has one reader: this object."""
-        self._table = table
         self._level = level
+        self._stability = _Stability() if isinstance(level, Resilient) else None
         self._recorder = recorder
         self._me = str(group.me)
         """At this place of the stream."""
         self._members: tuple[Member, ...] = ()
+        self._upkeep = Upkeep(table, lease_s, self._send, self._rank, self._lapsed)
         self._numbers = 0
-        self._pending: dict[int, _Pending] = {}
+        """Of operations."""
+        self._messages = 0
+        self._sent_s: dict[int, float] = {}
+        """By message under way."""
+        self._pending: dict[int, OperationUnderWay] = {}
+        self._losers: dict[int, Loser] = {}
+        """Who holds what, by the operation that got it."""
         self._outbox: deque[bytes] = deque()
-        self._watching = Watching()
-        self._uncovered: deque[tuple[int, asyncio.Future[Value], Value]] = deque()
-        """Results, by place, that are not told before a majority holds what they come from."""
-        self._handles: deque[Handle] = deque()
-        """Of own messages that are not applied, in order; if stability is told apart."""
         self._ended: str | None = None
         self._needs_state = False
         self._loop = asyncio.get_running_loop()
         self.begun = asyncio.Event()
         """The first view was read, and so is the state of those that were there before."""
         self._reading = self._loop.create_task(self._read())
-
-    # -- objects ----------------------------------------------------------------------------------
-
-    def dict(self, name: str) -> SharedDict:
-        """A dictionary with texts as keys."""
-        return SharedDict(self, self._table, self._watching, name)
-
-    def counter(self, name: str) -> SharedCounter:
-        """A whole number."""
-        return SharedCounter(self, self._table, self._watching, name)
+        self._keeping = self._loop.create_task(self._upkeep.run(lambda: self._me))
 
     # -- inspection -------------------------------------------------------------------------------
 
@@ -139,53 +138,99 @@ class SharedObjects:
         return self._table.place
 
     async def operate(self, calls: tuple[SharedCall[Any], ...]) -> list[Any]:
-        futures = self.submit(calls)
+        """For `SharedCall`."""
+        submitted = self.submit(calls)
         try:
-            return [call.read(await future) for call, future in zip(calls, futures, strict=True)]
+            return [await each.result for each in submitted]
         finally:
-            for future in futures:
-                future.cancel()
+            for each in submitted:
+                each.result.cancel()
 
-    def submit(self, calls: Sequence[SharedCall[Any]]) -> list[asyncio.Future[Value]]:
-        """Their results to come. Of one turn of the event loop all go into few messages."""
+    def submit(self, calls: Sequence[SharedCall[Any]]) -> list[OperationUnderWay]:
+        """Of one turn of the event loop all operations go into few messages."""
         if self._ended is not None:
             raise Stopped(self._ended)
         if asyncio.get_running_loop() is not self._loop:
             raise Misuse("shared objects belong to the event loop that joined: call them there")
         if len(self._pending) + len(calls) > OUTSTANDING_COUNT_MAX:
             raise Full(f"{len(self._pending)} operations are under way: await some of them first")
-        parts, first = [], self._numbers + 1
+        first = self._numbers + 1
+        parts = [
+            encoded([number, call.kind, call.name, call.method, *call.arguments])
+            for number, call in enumerate(calls, first)
+        ]
+        now_s, submitted = time.monotonic(), []
         for number, call in enumerate(calls, first):
-            parts.append(encoded([number, call.kind, call.name, call.method, *call.arguments])[1:])
-        now_s = time.monotonic()
-        futures: list[asyncio.Future[Value]] = []
-        for number, call in enumerate(calls, first):
-            future = self._loop.create_future()
-            self._pending[number] = _Pending(future, now_s)
-            futures.append(future)
+            each = OperationUnderWay(number, self._loop.create_future(), now_s)
+            self._pending[number] = each
+            submitted.append(each)
             if self._recorder is not None:
                 self._recorder.invoked(self._me, number, call)
         self._numbers += len(calls)
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
         if parts:
-            self._outbox.append(b",[".join(parts))
-        return futures
+            if not self._outbox:
+                self._loop.call_soon(self._flush)
+            self._outbox.append(b"," + b",".join(parts))
+        return submitted
 
     def _flush(self) -> None:
         while self._outbox:
             count = min(len(self._outbox), MESSAGE_OPERATIONS_MAX)
-            parts = [self._outbox.popleft() for _ in range(count)]
-            self._multicast(b'["do",[' + b",[".join(parts) + b"]")
+            self._send("do", b"".join(self._outbox.popleft() for _ in range(count)))
 
-    def _multicast(self, payload: bytes) -> None:
+    def _send(self, kind: str, rest: bytes) -> None:
+        if self._ended is not None or (kind != "do" and len(self._sent_s) >= UPKEEP_COUNT_MAX):
+            return
+        self._messages += 1
+        payload = b'["%s",%d%s]' % (kind.encode(), self._messages, rest)
         try:
             handle = self.group.multicast(payload, self._level)
         except UnisonoError as error:
             self._fail_pending(error)
             return
-        if isinstance(self._level, Resilient):
-            self._handles.append(handle)
+        now_s = self._sent_s[self._messages] = time.monotonic()
+        self._upkeep.sent(now_s)
+        if self._stability is not None:
+            self._stability.sent(self._messages, handle)
+
+    # -- what is held -----------------------------------------------------------------------------
+
+    @property
+    def lease_s(self) -> float:
+        """How long a member that is silent keeps what it holds."""
+        return self._upkeep.lease_s
+
+    @property
+    def is_leased(self) -> bool:
+        return self._upkeep.is_leased
+
+    def believe(self, number: int, holder: Loser) -> bool:
+        """For what is held: it is told when it is lost."""
+        claims = self._table.sessions.get(self._me)
+        if not self.is_leased or claims is None or number not in claims.claims:
+            return False
+        self._losers[number] = holder
+        return True
+
+    def forget(self, number: int) -> None:
+        """It was given up."""
+        self._losers.pop(number, None)
+
+    def _lapsed(self) -> None:
+        """The others may end our session: it is over before they do."""
+        self._lose("the group did not renew the lease in time")
+        self._send("end", b"")
+
+    def _lose(self, reason: str) -> None:
+        self._upkeep.renounce()
+        losers, self._losers = self._losers, {}
+        for loser in losers.values():
+            loser.lose(reason)
+
+    def _rank(self) -> int:
+        """Among those that could do what one has to do; the others follow if it does not."""
+        names = [str(member) for member in self._members]
+        return names.index(self._me) if self._me in names else len(names)
 
     # -- the stream -------------------------------------------------------------------------------
 
@@ -211,63 +256,58 @@ class SharedObjects:
         self._end(reason)
 
     def _deliver(self, message: Message) -> None:
-        session = str(message.sender)
+        session, table = str(message.sender), self._table
         own = session == self._me
-        for outcome in self._table.apply(session, message.payload):
+        outcomes = table.apply(session, message.payload)
+        self._upkeep.heard(session)
+        if own and (sent_s := self._sent_s.pop(table.message, None)) and self._stability is None:
+            self._upkeep.confirmed(sent_s)
+        for outcome in outcomes:
             if isinstance(outcome, Answered):
                 if outcome.ticket.session == self._me:
                     self._answered(outcome, own)
             elif isinstance(outcome, ObjectChange):
                 self._watching.changed(outcome)
+            elif outcome.session == self._me:
+                self._session_ended(outcome)
         if self._recorder is not None:
-            for operated in self._table.operated:
-                self._recorder.placed(self._table.origin, operated)
-        if own:
-            self._cover(message.number)
+            for operated in table.operated:
+                self._recorder.placed(table.origin, operated)
+        if own and self._stability is not None:
+            if not self._stability.applied(table.message, table.place, self._upkeep, sent_s):
+                self._send("renew", b"")  # It is held when that is.
 
     def _answered(self, outcome: Answered, own: bool) -> None:
-        pending = self._pending.pop(outcome.ticket.number, None)
-        if pending is None or pending.future.done():
+        number = outcome.ticket.number
+        submitted = self._pending.pop(number, None)
+        if submitted is None or submitted.result.done():
             return
         if outcome.rejected:
-            pending.future.set_exception(Misuse(outcome.rejected))
+            submitted.result.set_exception(Misuse(outcome.rejected))
+            submitted.result.exception()  # Retrieved, even if nobody waits any more.
             return
-        number = outcome.ticket.number
-        if self._recorder is not None:
-            recorder, me, result = self._recorder, self._me, outcome.result
+        if (recorder := self._recorder) is not None:
+            me, result = self._me, outcome.result
 
             def told(done: asyncio.Future[Value]) -> None:
                 if not done.cancelled() and done.exception() is None:
                     recorder.returned(me, number, result)
 
-            pending.future.add_done_callback(told)
-        if not isinstance(self._level, Resilient):
-            pending.future.set_result(outcome.result)
+            submitted.result.add_done_callback(told)
+        if self._stability is None:
+            submitted.result.set_result(outcome.result)
             return
-        self._uncovered.append((outcome.place, pending.future, outcome.result))
+        self._stability.answered(outcome.place, submitted.result, outcome.result)
         if not own:
-            self._multicast(b'["renew"]')
+            self._send("renew", b"")
 
-    def _cover(self, number: int) -> None:
-        """Of a protocol where a majority holds a message only some time after its delivery."""
-        place = self._table.place
-        while self._handles:
-            handle = self._handles.popleft()
-            stable = handle.stable
-            if handle.number == number and not (stable.done() and stable.exception()):
-                stable.add_done_callback(lambda done: self._covered(place, done))
-                return
-
-    def _covered(self, place: int, done: asyncio.Future[tuple[Member, ...]]) -> None:
-        error = None if done.cancelled() else done.exception()
-        while self._uncovered and self._uncovered[0][0] <= place:
-            _, future, result = self._uncovered.popleft()
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+    def _session_ended(self, ended: SessionEnded) -> None:
+        reason = "its session in the group has ended"
+        self._lose(reason)
+        for number in ended.claims:
+            if (waiting := self._pending.pop(number, None)) and not waiting.result.done():
+                waiting.result.set_exception(LockLost(number, reason))
+                waiting.result.exception()
 
     def _install(self, view: View) -> None:
         if view.transitional:
@@ -284,11 +324,14 @@ class SharedObjects:
         """A new incarnation, which is handed the state."""
         self._needs_state = True
         self._me = str(item.me)
+        self._sent_s.clear()
+        self._lose(item.reason)
         self._fail_pending(
             Undelivered(f"{item.reason}; whether it has its place is not known here")
         )
 
     def restore(self, state: bytes) -> None:
+        """For the group below."""
         self._table.restore(state)
         self._needs_state = False
         self._watching.replaced(self._table.place)
@@ -296,10 +339,10 @@ class SharedObjects:
     # -- its end ----------------------------------------------------------------------------------
 
     def _fail_pending(self, error: Exception) -> None:
-        waiting = [each.future for each in self._pending.values()]
-        waiting += [future for _, future, _ in self._uncovered]
+        waiting = [each.result for each in self._pending.values()]
+        if self._stability is not None:
+            waiting += self._stability.withdrawn()
         self._pending.clear()
-        self._uncovered.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -309,17 +352,66 @@ class SharedObjects:
         if self._ended is None:
             self._ended = reason
             self.begun.set()
+            self._lose(reason)
             self._fail_pending(Stopped(reason))
             self._watching.end(reason)
+            self._keeping.cancel()
 
     async def leave(self) -> None:
-        """Leave cleanly. Idempotent."""
+        """Leave cleanly: what this member holds is released. Idempotent."""
         self._flush()
+        if self._me in self._table.sessions:
+            self._lose(LEFT)
+            self._send("end", b"")
         await self.group.leave()
         self._end(LEFT)
         self._reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._reading
+
+
+class _Stability:
+    """Where a majority holds a message only some time after its delivery: no result is told, and
+    no lease counts, before it holds what the result comes from."""
+
+    def __init__(self) -> None:
+        self._handles: dict[int, Handle] = {}
+        """Of own messages that are not applied."""
+        self._waiting: deque[tuple[int, asyncio.Future[Value], Value]] = deque()
+        """Results, by place."""
+
+    def sent(self, message: int, handle: Handle) -> None:
+        self._handles[message] = handle
+
+    def answered(self, place: int, future: asyncio.Future[Value], result: Value) -> None:
+        self._waiting.append((place, future, result))
+
+    def applied(self, message: int, place: int, upkeep: Upkeep, sent_s: float | None) -> bool:
+        """An own message, at its place; all up to there is held where it is. False if that is not
+        known of it, and somebody waits for it."""
+        if (handle := self._handles.pop(message, None)) is None:
+            return not self._waiting
+
+        def held(done: asyncio.Future[tuple[Member, ...]]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if error is None and sent_s is not None:
+                upkeep.confirmed(sent_s)
+            while self._waiting and self._waiting[0][0] <= place:
+                _, future, result = self._waiting.popleft()
+                if future.done():
+                    continue
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        handle.stable.add_done_callback(held)
+        return True
+
+    def withdrawn(self) -> list[asyncio.Future[Value]]:
+        waiting, self._waiting = self._waiting, deque()
+        self._handles.clear()
+        return [future for _, future, _ in waiting]
 
 
 def level_of(group: Group) -> ServiceLevel:
