@@ -21,6 +21,7 @@ MODULES: Final = {
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.services.merging": "[State on merge](PATTERNS.md#state-on-merge).",
     "unisono.services.replicating": "[A replicated log](PATTERNS.md#durable-replication).",
+    "unisono.services.replicated_objects": "[Replicated objects](PATTERNS.md#replicated-object).",
     "unisono.services.sqlite.database": "[A replicated database](PATTERNS.md#replicated-sqlite).",
     "unisono.daemon": "[One member per machine](OPERATIONS.md#the-daemon).",
     "unisono.feed": "A group's messages [in a durable log](OPERATIONS.md#the-feed).",
@@ -45,6 +46,7 @@ WITH_METHODS: Final = (
         "unisono.services.merging",
     ),
     "unisono.services.replicating",
+    "unisono.services.replicated_objects",
     "unisono.services.sqlite.database",
     "unisono.feed",
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BadTrace,
         ClosedGroup,
         Denied,
+        Diverged,
         Forgotten,
         LockLost,
         Misuse,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         ReleaseLock,
         VoteSize,
     )
+    from unisono.services.replicated_objects import ReplicatedObject, replicate_object, replicated
     from unisono.services.replicating import LogEntry, ReplicatedLog, replicate
     from unisono.services.sqlite.database import Database, SqlTransaction, sqlite
     from unisono.state_machine import StateMachine
@@ -80,8 +82,8 @@ _HOMES = {
     "config": ("Config", "JoinOptions"),
     "core": ("Answer", "Cause"),
     "errors": (
-        *("BadPacket", "BadTrace", "ClosedGroup", "Denied", "Forgotten", "LockLost", "NotHeld"),
-        "NotResilient",
+        *("BadPacket", "BadTrace", "ClosedGroup", "Denied", "Diverged", "Forgotten"),
+        *("LockLost", "NotHeld", "NotResilient"),
         *("Misuse", "Refused", "Stopped", "TooLarge", "Undelivered", "UnisonoError"),
         "WrongKey",
     ),
@@ -106,6 +108,7 @@ _HOMES = {
     ),
     "programs": ("chaos",),
     "requests": ("AcquireLock", "GoOn", "GroupCommand", "LimitScope", "ReleaseLock", "VoteSize"),
+    "services.replicated_objects": ("ReplicatedObject", "replicate_object", "replicated"),
     "services.replicating": ("LogEntry", "ReplicatedLog", "replicate"),
     "services.sqlite.database": ("Database", "SqlTransaction", "sqlite"),
     "state_machine": ("StateMachine",),
@@ -138,6 +141,7 @@ __all__ = [
     "Connection",
     "Database",
     "Denied",
+    "Diverged",
     "Forgotten",
     "Full",
     "GoOn",
@@ -159,6 +163,7 @@ __all__ = [
     "Rejoined",
     "ReleaseLock",
     "ReplicatedLog",
+    "ReplicatedObject",
     "Resilient",
     "Service",
     "Shed",
@@ -181,6 +186,8 @@ __all__ = [
     "connect",
     "join",
     "replicate",
+    "replicate_object",
+    "replicated",
     "sqlite",
 ]
 

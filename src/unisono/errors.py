@@ -91,6 +91,11 @@ class Denied(UnisonoError):
     """The group did not grant a request; the message says why."""
 
 
+class Diverged(Misuse):
+    """Replicas that applied the same updates have different states: the message names the method,
+    and this replica takes no further part."""
+
+
 class StorageFailed(UnisonoError):
     """A record could not be written; the message says why, and what to do."""
 

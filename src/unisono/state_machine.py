@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class StateMachine(Protocol):
@@ -18,3 +18,11 @@ class StateMachine(Protocol):
 
     def restore(self, state: bytes) -> None:
         """Replace the state by what `snapshot` returned, here or at another member."""
+
+
+@runtime_checkable
+class NamesUpdates(Protocol):
+    """A state machine that can tell what an update does, for error messages."""
+
+    def named(self, update: bytes) -> str:
+        """Such as the method that it calls."""

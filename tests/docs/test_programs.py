@@ -72,7 +72,7 @@ def test_the_tutorial_begins_with_the_readmes_program() -> None:
 
 def run_in_its_own_group(program: str, where: Path) -> str:
     """Run it on a port of its own, so that nobody else is in its group; what it printed."""
-    services = r"""replicate\(\s*"[\w-]+",\s*|group="[\w-]+",\s*"""
+    services = r"""replicate\(\s*"[\w-]+",\s*|Bank\(\), "bank", |group="[\w-]+",\s*"""
     opening = rf"""(join\("[\w-]+", (?!daemon=)|Daemon\(f"[^"]+", |{services})"""
     ported, count = re.subn(opening, rf"\1port={free_port()}, ", program)
     assert count

@@ -95,11 +95,11 @@ mark_green, reds = Component.mark_green, UpdateOrder.reds
     [
         ("green_prefix", [(voting, "vulnerable_in"), (exchange, "vulnerable_in")],
          nobody_is_vulnerable, 57),
-        ("green_prefix", [(component, "has_majority")], anybody_may_lead, 0),
+        ("green_prefix", [(component, "has_majority")], anybody_may_lead, 2),
         ("green_prefix", [(PrimaryChoice, "mark_yellow")], forgets_yellow, 77),
         ("stable_is_logged", [(Component, "mark_green")], counts_at_once, 0),
         ("kept_to_the_end", [(UpdateOrder, "reds")], newest_first, 0),
-        ("green_prefix", [(Component, "is_here")], late_ones_count, 0),
+        ("green_prefix", [(Component, "is_here")], late_ones_count, 28),
         ("durable", [(component, "_log_runs")], logs_no_runs, 14),
         ("red_fifo", [(UpdateOrder, "mark_green")], takes_any, 92),
         ("applied_once", [(UpdateOrder, "mark_green")], takes_any, 68),

@@ -111,7 +111,11 @@ class SimReplica:
         return bool(self.pending or self.batch or self.disk.is_written)
 
     def start(self) -> None:
-        assert self.engine is None and self.may_start
+        assert self.may_start
+        self.begin()
+
+    def begin(self) -> None:
+        assert self.engine is None
         self.engine = self.world.engine_of(self.name, self.instance, self.founders)
         self.engine.restore(self.disk.records)
         self.applied, self.state = 0, []
@@ -195,7 +199,7 @@ class SimReplica:
                 self.told = self.applied
                 self.do(engine.wrote(self.applied))
             case StableUpTo():
-                world.note(self.name, "stable", effect.position, members=engine.order.members)
+                world.note(self.name, "stable", effect.position, members=effect.members)
             case SendGreens() | SendCheckpoint() if effect.component != engine.component.here:
                 pass  # Another exchange has begun.
             case SendGreens():
@@ -218,10 +222,19 @@ class SimReplica:
             case TellSoon():
                 self.tells = True
             case Fail():
-                assert "taken out" in effect.reason, effect.reason
+                assert "taken out" in effect.reason or self.is_gone, effect.reason
                 self.is_out = True
                 world.depart(self.name)
         world.steps += 1
+
+    def known_logs(self) -> set[str]:
+        """Of which it remembers on its disk that they exist."""
+        votes = [
+            record.vote
+            for record in map(read_record, self.disk.records)
+            if isinstance(record, VotingRecord)
+        ]
+        return {name for name, _ in votes[-1].instances} if votes else set()
 
     def greens(self) -> list[Update]:
         """Those that the log has without a gap up to the last."""
@@ -299,6 +312,8 @@ class ReplicaWorld:
         update: Update | None = None,
         members: tuple[str, ...] = (),
     ) -> None:
+        if self.replicas[name].is_gone:
+            return  # With its log went what is known of it.
         submitter, number = (update.submitter, update.number) if update else ("", 0)
         self.rows.append(
             ReplicaEvent(len(self.rows), name, what, position, submitter, number, members)
@@ -502,9 +517,18 @@ class ReplicaWorld:
 
     def lose(self, name: str) -> None:
         """It is gone for ever."""
-        if self.replicas[name].engine is not None:
+        replica = self.replicas[name]
+        if replica.engine is not None:
             self.crash(name)
-        self.replicas[name].is_gone = True
+        replica.is_gone = True
+        # Another begins under its name, with nothing; nobody could know where none knows the first.
+        if self.dice.random() < 0.5 and all(
+            name in each.known_logs() for each in self.replicas.values() if each is not replica
+        ):
+            replica.disk = SimDisk()
+            replica.instance += 100
+            replica.applied = replica.told = 0
+            replica.begin()
 
     def operate(self) -> None:
         """An operator takes out those that are gone, where that keeps the others waiting."""

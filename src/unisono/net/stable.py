@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from itertools import accumulate
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, Protocol
 from zlib import crc32
 
 from unisono.errors import Misuse, StorageFailed
@@ -47,6 +48,30 @@ class Disk:
 
     def replace(self, path: Path, by: Path) -> None:
         os.replace(by, path)
+
+
+class RecordFile(Protocol):
+    """What a service needs of a `StableFile`."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def located(self) -> Iterator[tuple[int, bytes]]: ...
+
+    def append(self, *records: bytes) -> list[int]: ...
+
+    def read(self, at: int) -> bytes: ...
+
+    def replace(self, *records: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+RECORD_FILES: ContextVar[Callable[[Path], RecordFile] | None] = ContextVar(
+    "RECORD_FILES", default=None
+)
+"""Opens the files of services in another world than that of disks, in a program that is simulated.
+They are written at once."""
 
 
 class _Entry(NamedTuple):

@@ -13,8 +13,10 @@ import unisono
 from unisono.config import Config
 from unisono.group import Group
 from unisono.group.session import SESSIONS, SessionFactory
+from unisono.net.stable import RECORD_FILES
 from unisono.programs.loop import VirtualLoop
 from unisono.programs.program import Program
+from unisono.programs.records import NodeRecords
 from unisono.programs.session import SimFactory, stopped_only
 from unisono.sim.plan import SECOND_US, dice
 from unisono.spec import ProtocolSpec
@@ -157,9 +159,11 @@ class NodeProgram:
         )
         self._sessions: SessionFactory | None = None
         with self.loop.acting():
-            token = SESSIONS.set(self._sessions_of)
+            sessions = SESSIONS.set(self._sessions_of)
+            files = RECORD_FILES.set(lambda _: NodeRecords(node.records))
             self._main = self.loop.create_task(self._run(), name="main")
-            SESSIONS.reset(token)
+            RECORD_FILES.reset(files)
+            SESSIONS.reset(sessions)
         self._main.add_done_callback(self._ended)
 
     def _sessions_of(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from unisono.errors import BadPacket, Forgotten, Misuse
-from unisono.net.stable import Disk, StableFile
+from unisono.net.stable import RECORD_FILES, Disk, RecordFile, StableFile
 from unisono.services.replication.records import (
     CheckpointRecord,
     GreenRecord,
@@ -41,7 +41,11 @@ class ReplicaFile:
         disk: Disk | None = None,
     ) -> None:
         self.path = Path(directory) / FILE
-        self._file = StableFile(self.path, BYTES_MAX, disk)
+        simulated = RECORD_FILES.get()
+        self.is_simulated = simulated is not None
+        self._file: RecordFile = (
+            StableFile(self.path, BYTES_MAX, disk) if simulated is None else simulated(self.path)
+        )
         self._clear()
         try:
             self._open(group, name, tuple(sorted(founders)))

@@ -12,14 +12,16 @@ from zlib import crc32
 
 import unisono
 from unisono.core import Fail, Persist, Warn
-from unisono.errors import Denied, Misuse, Refused, Stopped, StorageFailed, UnisonoError
+from unisono.errors import Denied, Diverged, Misuse, Refused, Stopped, StorageFailed, UnisonoError
 from unisono.group import Group, Joining
 from unisono.model import Message, Service, View
+from unisono.services.replica_digests import StateDigests
 from unisono.services.replica_file import ReplicaFile
 from unisono.services.replica_handles import UpdateHandle, UpdateHandles
 from unisono.services.replication.component import pieces_of
 from unisono.services.replication.effects import (
     AdoptCheckpoint,
+    CompareDigest,
     Interrupted,
     Ordered,
     Post,
@@ -69,11 +71,16 @@ class ReplicaProcess:
     """Drives the engine of one replica. What it does to the log, its owner reads here."""
 
     def __init__(
-        self, file: ReplicaFile, engine: ReplicaEngine, machine: StateMachine | None
+        self,
+        file: ReplicaFile,
+        engine: ReplicaEngine,
+        machine: StateMachine | None,
+        digests: StateDigests,
     ) -> None:
         self.file = file
         self.engine = engine
         self.machine = machine
+        self._digests = digests
         self.handles = UpdateHandles()
         self._deposits: list[tuple[UpdateKind, bytes, UpdateHandle]] = []
         self._effects: deque[Any] = deque()
@@ -184,12 +191,21 @@ class ReplicaProcess:
                 is_large = self.file.nbytes > self._compact_bytes
                 if self.machine is not None and is_large and not self._is_sending:
                     self._compact()
-        except (StorageFailed, unisono.Forgotten) as error:
+        except (StorageFailed, unisono.Forgotten, Diverged) as error:
             self.end(error)
 
     async def _commit(self, records: list[bytes]) -> None:
         if not records:
             return
+        if self.file.is_simulated:
+            places = self.file.write(records)
+        else:
+            places = await self._write(records)
+        self.file.index(places, records)
+        self.counts["commits"] += 1
+        self.counts["records"] += len(records)
+
+    async def _write(self, records: list[bytes]) -> list[int]:
         loop = asyncio.get_running_loop()
         writing = loop.run_in_executor(None, self.file.write, records)
         done, _ = await asyncio.wait([writing], timeout=SLOW_DISK_S)
@@ -198,9 +214,7 @@ class ReplicaProcess:
                 f"{self.file.path}: the disk took more than {SLOW_DISK_S:g} s for one write: check"
                 " it, then start this replica again"
             )
-        self.file.index(writing.result(), records)
-        self.counts["commits"] += 1
-        self.counts["records"] += len(records)
+        return writing.result()
 
     def _perform_one(self, effect: Any) -> None:
         match effect:
@@ -217,6 +231,7 @@ class ReplicaProcess:
                 assert effect.first == self.applied + 1, "the order and the machine differ"
                 for update in effect.updates:
                     result = self._apply(update)
+                    self._compare(update)
                     if update.submitter == self.engine.name:
                         self.handles.order(update.number, self.applied, result)
             case AdoptCheckpoint():
@@ -235,6 +250,8 @@ class ReplicaProcess:
             case PrimaryChanged():
                 self.primary = effect.names
                 self._changed()
+            case CompareDigest():
+                self._digests.compare(effect.sender, effect.told)
             case Warn():
                 self.blocked = effect.text
             case Fail():
@@ -252,6 +269,13 @@ class ReplicaProcess:
             raise
         except Exception as error:  # Alike at all members: the submitter is told.
             return error
+
+    def _compare(self, update: Update) -> None:
+        if update.kind is UpdateKind.APPLICATION:
+            told = self._digests.applied(update.content, self.applied)
+            if told is not None:
+                self._posts.append(Post(message_bytes(told)))
+                self._mail.set()
 
     def _restore(self, checkpoint: LogCheckpoint) -> None:
         if self.machine is None:

@@ -13,10 +13,11 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack
 from zlib import crc32
 
 import unisono
-from unisono.errors import Denied, Misuse, TooLarge
+from unisono.errors import Denied, Diverged, Misuse, TooLarge
 from unisono.group import Full, Joining
 from unisono.model import Buffer
 from unisono.net.stable import Disk
+from unisono.services.replica_digests import StateDigests
 from unisono.services.replica_file import ReplicaFile
 from unisono.services.replica_handles import UpdateHandle
 from unisono.services.replica_process import READ_COUNT, ReplicaProcess
@@ -253,6 +254,7 @@ async def replicate(
     path: str | Path,
     machine: StateMachine | None = None,
     explicit: bool = False,
+    check_every: int | None = None,
     outstanding_bytes_max: int = OUTSTANDING_BYTES_MAX,
     disk: Disk | None = None,
     config: str | Path | None = None,
@@ -263,7 +265,9 @@ async def replicate(
 
     `members` are those with which the group began, the same at all; `add` and `remove` change them.
     A `name` that is not among them waits until it is added. `path` is the replica's own directory.
-    With `explicit=True` stability means acted upon: `acknowledge` says so. `options` are those of
+    With `explicit=True` stability means acted upon: `acknowledge` says so. With `check_every=n` the
+    states after every n-th update are compared, and `Diverged` names what made them differ; a
+    simulated program compares all, unless told otherwise. `options` are those of
     `join`; the protocol needs safe messages. It returns at once, connected or not.
     """
     name = options.get("name", "")
@@ -272,7 +276,8 @@ async def replicate(
     file = ReplicaFile(path, group, name, founders, disk)
     try:
         engine = ReplicaEngine(name, file.identity.instance, founders, explicit)
-        process = ReplicaProcess(file, engine, machine)
+        every = int(file.is_simulated) if check_every is None else check_every
+        process = ReplicaProcess(file, engine, machine, StateDigests(name, machine, every))
     except BaseException:
         file.close()
         raise
@@ -292,6 +297,8 @@ async def replicate(
         finally:
             await process.leave()
             await living
+        if isinstance(process.ended, Diverged):
+            raise process.ended
     finally:
         process.close()
 

@@ -96,8 +96,6 @@ class Component:
 
     def exchange(self, event: Any, out: list[Any]) -> None:
         """A view begins, or this one once more."""
-        if self.failure:
-            return
         if isinstance(event, RegularView):
             self._exchange.begin(event.id, event.names)
         else:
@@ -255,9 +253,13 @@ class Component:
     def is_member(self, event: Any) -> bool:
         return self._name in self._order.members
 
-    def is_dismissed(self, event: Any) -> bool:
-        """There is a primary component without this one, which was taken out."""
-        return self.all_attempted(event) and not self.is_member(event)
+    def goes_on(self, event: Any) -> bool:
+        return self.all_attempted(event) and self.is_member(event)
+
+    def is_dismissed(self, event: UpdatesMessage) -> bool:
+        """Another has installed a component without this one, which was taken out: until then it is
+        needed, as that one may not come to know that the attempt is complete."""
+        return self.sender in self._voters and not self.is_member(event)
 
     def depart(self, event: Any, out: list[Any]) -> None:
         self.failure = TAKEN_OUT
@@ -283,6 +285,8 @@ class Component:
 
     def begin_primary(self, event: Any, out: list[Any]) -> None:
         self.install(event, out)
+        if len(self._members_among(self._voters)) < len(self._voters):
+            self._send((), out)  # Those that were taken out wait for it.
         self.submit(event, out)
 
     def install_late(self, event: UpdatesMessage, out: list[Any]) -> None:
@@ -298,9 +302,11 @@ class Component:
     def submit(self, event: Any, out: list[Any]) -> None:
         """Send what waits."""
         for each in pieces_of(self._submissions.take()):
-            line = self._lines.tell()
-            message = UpdatesMessage(self._exchange.component, line, each)
-            out.append(Post(message_bytes(message)))
+            self._send(each, out)
+
+    def _send(self, updates: tuple[Update, ...], out: list[Any]) -> None:
+        message = UpdatesMessage(self._exchange.component, self._lines.tell(), updates)
+        out.append(Post(message_bytes(message)))
 
     def take_green(self, event: UpdatesMessage, out: list[Any]) -> None:
         self._came(event)

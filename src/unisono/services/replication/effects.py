@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unisono.services.replication.records import LogCheckpoint, Update
+from unisono.services.replication.records import DigestMessage, LogCheckpoint, Update
 
 # -- events ----------------------------------------------------------------------------------------
 
@@ -85,9 +85,18 @@ class PrimaryChanged:
 
 @dataclass(frozen=True, slots=True)
 class StableUpTo:
-    """All members have logged the order up to this position."""
+    """These, who are the members there, have logged the order up to this position."""
 
     position: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDigest:
+    """What another replica has at this position, if this one has been there."""
+
+    sender: str
+    told: DigestMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.services.replication.component import Component
 from unisono.services.replication.effects import (
+    CompareDigest,
     Interrupted,
     Post,
     RegularView,
@@ -23,6 +24,7 @@ from unisono.services.replication.order import Submissions, UpdateOrder
 from unisono.services.replication.pieces import CheckpointAssembly
 from unisono.services.replication.records import (
     CheckpointPiece,
+    DigestMessage,
     ForgetMessage,
     LineMessage,
     LogCheckpoint,
@@ -66,6 +68,11 @@ class ReplicaEngine:
     def is_primary(self) -> bool:
         return self.machine.state is REG_PRIM
 
+    @property
+    def has_failed(self) -> bool:
+        """It takes no further part: what it would log now need not follow from its log."""
+        return bool(self.component.failure)
+
     def restore(self, records: Iterable[bytes]) -> None:
         """The records of its log, oldest first."""
         LogReplay(self.name, self.order, self.submissions, self.choice).run(records)
@@ -84,11 +91,13 @@ class ReplicaEngine:
 
     def install(self, view: RegularView | TransitionalView | Interrupted) -> list[Any]:
         self._assembly.clear()
-        return self._fire(view, [])
+        return [] if self.has_failed else self._fire(view, [])
 
     def deliver(self, sender: str, payload: bytes) -> list[Any]:
         """A safe message of the view."""
         out: list[Any] = []
+        if self.has_failed:
+            return out
         try:
             message = read_message(payload)
         except BadPacket as bad:
@@ -99,6 +108,8 @@ class ReplicaEngine:
         if isinstance(message, LineMessage):
             self.lines.note(sender, message.line)
             return self._concluded(out)
+        if isinstance(message, DigestMessage):
+            return [CompareDigest(sender, message)]
         if not component.is_here(message):
             if not (isinstance(message, StateMessage) and component.is_later(message)):
                 self._drop("late")
@@ -140,7 +151,7 @@ class ReplicaEngine:
 
     def _concluded(self, out: list[Any]) -> list[Any]:
         if self.lines.settle(self.order.members):
-            out.append(StableUpTo(self.lines.stable))
+            out.append(StableUpTo(self.lines.stable, self.order.members))
         if self.lines.is_untold():
             out.append(TellSoon())
         return out

@@ -85,8 +85,14 @@ class KnowledgeExchange:
             for name, each in sorted(self.states.items())
             if known.get(name, each.instance) == each.instance
         }
-        members = {name: each for name, each in self.sound.items() if name in best.members}
-        sources = members or self.sound
+        # One that is not a member yet may be the last to know what a lost member had ordered; one
+        # that was taken out takes itself for a member, until it knows of that.
+        sources = {
+            name: each
+            for name, each in self.sound.items()
+            if name in best.members or name not in each.members
+        }
+        sources = sources or self.sound
         greens = max(each.green for each in sources.values())
         base, top = min((each.base, name) for name, each in sources.items() if each.green == greens)
         behind = [each.green for each in self.states.values() if each.green < greens]
@@ -122,7 +128,7 @@ class KnowledgeExchange:
         if name not in self.sound:
             return (
                 f"the group knows another log of {name!r}: what that had logged is lost; remove"
-                f" {name!r} from the group, then add it again"
+                f" {name!r} from the group, then add it again, with a new path"
             )
         mine, best = self.states[name], self._best()
         took_part = name in mine.members and (mine.green or mine.vote.primary.place)

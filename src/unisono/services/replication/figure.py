@@ -71,8 +71,9 @@ ARROWS: Final = (
     Arrow(EXCHANGING,       Interrupted,      always,          C.interrupt,       NON_PRIM),
 
     Arrow(CONSTRUCT,        AttemptMessage,   always,          C.note_attempt,    CONSTRUCT),
-    Arrow(CONSTRUCT,        None,             C.is_dismissed,  C.depart,          NON_PRIM),
-    Arrow(CONSTRUCT,        None,             C.all_attempted, C.begin_primary,   REG_PRIM),
+    Arrow(CONSTRUCT,        None,             C.goes_on,       C.begin_primary,   REG_PRIM),
+    Arrow(CONSTRUCT,        UpdatesMessage,   C.is_dismissed,  C.depart,          NON_PRIM),
+    Arrow(CONSTRUCT,        UpdatesMessage,   always,          stay,              CONSTRUCT),
     Arrow(CONSTRUCT,        TransitionalView, always,          stay,              NO),
     Arrow(CONSTRUCT,        RegularView,      always,          C.leave_attempt,   EXCHANGE_STATES),
     Arrow(CONSTRUCT,        Interrupted,      always,          C.interrupt,       NON_PRIM),

@@ -229,7 +229,7 @@ class DigestMessage(NamedTuple):
     position: U64
     digest: Octets
     since: str
-    """What was applied since the last one."""
+    """What was applied since the position that was compared before."""
 
 
 RECORDS: Final = (
