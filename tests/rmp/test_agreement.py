@@ -108,6 +108,11 @@ def test_blocks_of_the_lost_that_a_survivor_holds_are_ordered_last() -> None:
     assert found.leftovers == ((3, ((1, 3), (6, 6))),)
 
 
+def test_any_two_quorums_of_one_view_meet() -> None:
+    view = ViewQuorums.of(0, {1, 2, 3, 4})
+    assert view.has_majority({1, 2, 3}) and not view.has_majority({1, 2})
+
+
 def test_ranges_unite() -> None:
     assert united([(5, 6), (1, 2), (3, 3), (9, 9)]) == ((1, 3), (5, 6), (9, 9))
 

@@ -1,9 +1,14 @@
-"""Round-trip estimates and congestion windows, by the numbers of the RFCs."""
+"""Round-trip estimates and congestion windows, by the numbers of the RFCs; and slow receivers."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.plants import Patch
+from tests.rmp.stage import Stage
+from unisono.core import Congested
+from unisono.parts.message_runs import MessageRun
+from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.flow import (
     INCREASE_PACKETS,
     RTO_FIRST_US,
@@ -13,6 +18,7 @@ from unisono.protocols.rmp.flow import (
 )
 
 pytestmark = pytest.mark.rule("RMP-18")
+WINDOW = 100_000
 
 
 def test_the_period_follows_round_trips() -> None:
@@ -76,3 +82,33 @@ def test_all_sources_together_send_no_more_than_a_receiver_can_hold() -> None:
             window.acknowledged(window.nbytes)
         assert window.nbytes * sources <= SHARED_PACKETS * 1_000
     assert window.nbytes > 400_000
+
+
+def test_a_receiver_that_falls_behind_slows_all_senders_and_is_not_expelled() -> None:
+    """What any site keeps meanwhile is within the windows of the senders."""
+    stage = Stage("a", "b", "c", window_bytes=WINDOW)
+    stage.step("c", Congested(True))
+    sent = 0
+    for _ in range(100):
+        for name in "ab":
+            if stage.cores[name].send_credit() > 11_000:
+                stage.multicast(name, bytes(10_000))
+                sent += 1
+        stage.run(20_000)
+    assert 10 < sent < 25, "the windows do not end"
+    assert sorted(stage.members("a")) == ["a", "b", "c"]
+    for core in stage.cores.values():
+        kept = [b for s in core._sources.by_key.values() for b in s.blocks._items.values()]
+        assert sum(len(block.content) for block in kept) < 2.5 * WINDOW
+    waiting = stage.cores["c"]._delivery._waiting
+    assert sum(each.size for each in waiting if isinstance(each, MessageRun)) < 2.5 * WINDOW
+    stage.step("c", Congested(False))
+    stage.run(2_000_000)
+    assert len(stage.payloads("c")) == sent
+    assert stage.cores["a"].send_credit() > 0.9 * WINDOW
+
+
+def test_without_the_receivers_word_the_windows_never_end(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(OrderedDelivery, "consumed", lambda self, held: held)
+    with pytest.raises(AssertionError, match="do not end"):
+        test_a_receiver_that_falls_behind_slows_all_senders_and_is_not_expelled()
