@@ -24,7 +24,8 @@ CKV = """Self inclusion, Initial view event, Local monotonicity, Primary compone
 Delivery integrity, No duplication, Sending view delivery, Same view delivery, Virtual synchrony,
 Transitional set, Agreement on successors, Safe message prefix, Safe indications, FIFO delivery,
 Reliable FIFO, Causal delivery, Reliable causal, Strong total order, Weak total order,
-Reliable total order, Membership precision, Multicast liveness, Self delivery"""
+Reliable total order, Membership precision, Multicast liveness, Self delivery,
+Safe indication liveness, Termination of delivery"""
 EVS = "1.1 1.2 1.3 1.4 2.1 2.2 3 4 5 6.1 6.2 6.3 7.1 7.2"
 
 
