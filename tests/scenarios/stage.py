@@ -300,28 +300,34 @@ class Stage:
     def do_advance(self, amount: str) -> None:
         end = self.now_us + int(amount.removesuffix("ms")) * 1_000
         for _ in range(STEPS_MAX):
-            nearest = min(
-                (
-                    (at, actor.name, str(timer), timer)
-                    for actor in self.actors.values()
-                    if actor.name not in self._paused
-                    for timer, at in actor.deadlines.items()
-                ),
-                default=None,
-            )
-            packet_at = self._queue[0][0] if self._queue else end + 1
-            if nearest is not None and nearest[0] <= min(packet_at, end):
-                self.now_us = max(self.now_us, nearest[0])
-                actor = self.actors[nearest[1]]
-                del actor.deadlines[nearest[3]]
-                self._step(actor, Expired(nearest[3]))
-            elif packet_at <= end:
-                self.now_us = max(self.now_us, packet_at)
-                heapq.heappop(self._queue)[2]()
-            else:
-                self.now_us = end
+            if not self.advance_one(end):
                 return
         raise AssertionError("the stage never comes to rest")
+
+    def advance_one(self, end: int) -> bool:
+        """The next timer or packet until then; False if there is none."""
+        nearest = min(
+            (
+                (at, actor.name, str(timer), timer)
+                for actor in self.actors.values()
+                if actor.name not in self._paused
+                for timer, at in actor.deadlines.items()
+            ),
+            default=None,
+        )
+        packet_at = self._queue[0][0] if self._queue else end + 1
+        if nearest is not None and nearest[0] <= min(packet_at, end):
+            self.now_us = max(self.now_us, nearest[0])
+            actor = self.actors[nearest[1]]
+            del actor.deadlines[nearest[3]]
+            self._step(actor, Expired(nearest[3]))
+        elif packet_at <= end:
+            self.now_us = max(self.now_us, packet_at)
+            heapq.heappop(self._queue)[2]()
+        else:
+            self.now_us = end
+            return False
+        return True
 
     def do_walked(self, *parts: str) -> None:
         """The arrows taken so far whose name has these words in it; the scenario exists for one."""

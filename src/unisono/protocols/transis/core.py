@@ -88,7 +88,7 @@ class Transis:
             local,
             codec,
             outgoing,
-            lambda rank: failures.is_quiet(local.keys[rank]),
+            self._is_quiet,
         )
         self._primary = primary = self._make_primary(config, parameters)
         self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
@@ -121,6 +121,9 @@ class Transis:
                 f" bytes, and the path or packet_bytes_max= allows {config.packet_bytes_max}"
             )
         return DynamicMajority(config.me.name, parameters.sites, config.durable)
+
+    def _is_quiet(self, rank: int) -> bool:
+        return self._failures.is_quiet(self.local.keys[rank])
 
     def _new_ordering(self, configuration: Configuration, sent: Mapping[Member, int]) -> Ordering:
         rank = configuration.rank(self.local.key)
