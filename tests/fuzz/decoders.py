@@ -60,7 +60,7 @@ TURN: Final = (
     bytes.fromhex("0001000000000000000700000000000000010001000200000003043131313131") + b"x"
 )
 DECODERS: Final = (
-    *(_packets(protocol) for protocol in ("ring", "mtp", "rmcast")),
+    *(_packets(protocol) for protocol in WIRES),
     Decoder("daemon record", records.read, _of("record.")),
     Decoder("view frame", lambda data: frames.read_view(memoryview(data)[5:], None), _of("view")),
     Decoder("bye frame", lambda data: frames.read_bye(memoryview(data)[5:]), _of("bye")),

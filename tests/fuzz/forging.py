@@ -21,6 +21,7 @@ from unisono.protocols.ring import packets as ring
 from unisono.protocols.ring.codes import KINDS
 from unisono.protocols.rmcast import packets as rmcast
 from unisono.protocols.rmp import packets as rmp
+from unisono.protocols.transis import packets as transis
 from unisono.wire import Envelope, group_of, seal, unseal
 
 EDGES = (0, 1, 2, 255, 256, 65_535, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32)
@@ -79,6 +80,14 @@ def _write_rmp(packet: Any) -> bytes:
     return encode(packet)
 
 
+def _write_transis(packet: Any) -> bytes:
+    if isinstance(packet, transis.VertexPiece):
+        _, sender, number, of, by, at, pieces = packet
+        front = transis.VertexFront(sender, number, of, by, at)
+        return encode(front) + b"".join(map(bytes, pieces))
+    return encode(packet)
+
+
 WIRES = {
     "ring": Wire(ring.PROTOCOL, KINDS, lambda e: ring.read(*e), _write_ring),
     "mtp": Wire(mtp.PROTOCOL, mtp.KINDS, lambda e: read_mtp(e.kind, e.body), _write_mtp),
@@ -86,6 +95,7 @@ WIRES = {
         rmcast.PROTOCOL, rmcast.KINDS, lambda e: rmcast.read(e.kind, e.body), _write_rmcast
     ),
     "rmp": Wire(rmp.PROTOCOL, rmp.KINDS, lambda e: rmp.read(e.kind, e.body), _write_rmp),
+    "transis": Wire(transis.PROTOCOL, transis.KINDS, transis.read, _write_transis),
 }
 
 

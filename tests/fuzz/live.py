@@ -28,7 +28,7 @@ from unisono.sim.swarm import drawn
 from unisono.sim.world import World
 from unisono.trace.history import History
 
-PROTOCOLS: Final = ("ring", "mtp", "rmcast", "rmp")
+PROTOCOLS: Final = ("ring", "mtp", "rmcast", "rmp", "transis")
 ENEMIES: Final = ("outsider", "broken", "impersonator")
 KEPT_MAX: Final = 300
 """Packets that are remembered, to be forged and repeated."""
@@ -51,11 +51,12 @@ class Found(NamedTuple):
     seed: int
     counts: Counter[str]
     violations: tuple[str, ...]
+    on_sockets: bool = False
 
     @property
     def replay(self) -> str:
         which = f"--protocol {self.protocol} --enemy {self.enemy} --seed {self.seed}"
-        return f"python -m tests.fuzz {which}"
+        return f"python -m tests.fuzz {which}{' --sockets' * self.on_sockets}"
 
 
 class Enemy:
@@ -76,10 +77,10 @@ class Enemy:
             else:
                 self._kept[self.dice.randrange(KEPT_MAX)] = source, packet
 
-    def hostile(self, node: Node, source: Address) -> Iterator[tuple[Address, list[bytes]]]:
+    def hostile(self, source: Address) -> Iterator[tuple[Address, list[bytes]]]:
         """What arrives beside: from where, and the packets."""
         dice = self.dice
-        if node.world.healing or not self._kept or dice.random() > self.rate:
+        if not self._kept or dice.random() > self.rate:
             return
         its, packet = dice.choice(self._kept)
         match dice.randrange(8):
@@ -126,9 +127,9 @@ def attacked(enemy: Enemy, kind: str) -> Iterator[None]:
         if kind != "broken" or node.world.index_of.get(source) == last:
             enemy.keep(source, [bytes(packet) for packet in received.packets])
         arrive(node, received, count)
-        if kind == "broken" and node.index == last:
+        if node.world.healing or (kind == "broken" and node.index == last):
             return
-        for its, made in list(enemy.hostile(node, source)):
+        for its, made in list(enemy.hostile(source)):
             arrive(node, Received(its, made), len(made))
 
     Node.arrive = both  # type: ignore[method-assign]

@@ -10,6 +10,8 @@ import pytest
 from tests.fuzz.decoders import DECODERS, PACKETS, Decoder, mangle
 from tests.fuzz.forging import WIRES, Forger
 from tests.fuzz.live import ENEMIES, PROTOCOLS, attack
+from tests.fuzz.sockets import attack_sockets
+from tests.waiting import run_story
 from unisono.protocols.ring.ordering import Ordering
 
 
@@ -18,7 +20,7 @@ def test_changed_bytes_are_read_or_refused(decoder: Decoder) -> None:
     assert mangle(decoder, 1, 300) == 300
 
 
-@pytest.mark.parametrize("protocol", ["ring", "mtp", "rmcast"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_most_forged_packets_pass_all_checks_of_the_wire(protocol: str) -> None:
     forger = Forger(protocol, Random(3))
     packets = [packet for name, packet in PACKETS if name == protocol]
@@ -39,14 +41,33 @@ def test_members_stand_hostile_packets(protocol: str, enemy: str) -> None:
     assert found.counts["inputs"] > 50
 
 
-def test_what_a_hostile_packet_makes_raise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.real
+@pytest.mark.parametrize("enemy", ["outsider", "impersonator"])
+def test_members_on_sockets_stand_hostile_packets(enemy: str) -> None:
+    found = run_story(attack_sockets("ring", enemy, 1, 1_000))
+    assert not found.violations
+    assert found.counts["arrived"] > 1_000
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring believes that packets come from its members."""
     note = Ordering.note
 
-    def careless(self: Ordering, key: int, *numbers: Any) -> None:
+    def believe(self: Ordering, key: int, *numbers: Any) -> None:
         assert key in self.ring.index
         note(self, key, *numbers)
 
-    monkeypatch.setattr(Ordering, "note", careless)
+    monkeypatch.setattr(Ordering, "note", believe)
+
+
+@pytest.mark.real
+def test_what_a_hostile_packet_makes_raise_on_a_socket_is_found(careless: None) -> None:
+    found = run_story(attack_sockets("ring", "impersonator", 1, 1_000))
+    assert any("internal error" in text for text in found.violations)
+
+
+def test_what_a_hostile_packet_makes_raise_is_found(careless: None) -> None:
     found = [attack("ring", "impersonator", seed, messages=60).violations for seed in range(3)]
     assert any("no_crash" in text for violations in found for text in violations)
 
