@@ -103,7 +103,7 @@ mark_green, reds = Component.mark_green, UpdateOrder.reds
         ("durable", [(component, "_log_runs")], logs_no_runs, 14),
         ("red_fifo", [(UpdateOrder, "mark_green")], takes_any, 92),
         ("applied_once", [(UpdateOrder, "mark_green")], takes_any, 68),
-        ("green_without_gap", [(Component, "take_checkpoint")], adopts_in_silence, 109),
+        ("green_without_gap", [(Component, "take_checkpoint")], adopts_in_silence, 123),
         ("kept_to_the_end", [(KnowledgeExchange, "begin_again")], stays_in_its_epoch, 170),
         ("kept_to_the_end", [(KnowledgeExchange, "voters")], leaves_out_the_removed, 168),
     ],

@@ -43,7 +43,7 @@ from unisono.services.replication.records import (
     record_bytes,
 )
 from unisono.services.replication.recovery import greens_of
-from unisono.services.replication.voting import has_majority
+from unisono.services.replication.voting import electors, has_majority
 
 
 @dataclass(eq=False)
@@ -511,8 +511,8 @@ class ReplicaWorld:
             replica.submit(UpdateKind.ADD, self.dice.choice(outside).name.encode())
         elif len(members) > 3:
             other = self.dice.choice([each for each in members if each != name])
-            rest = [each for each in engine.choice.state.primary.names if each != other]
-            if has_majority(rest, engine.choice.state.primary.names):
+            needed = electors(engine.choice.state, members)
+            if has_majority([each for each in needed if each != other], needed):
                 replica.submit(UpdateKind.REMOVE, other.encode())
 
     def lose(self, name: str) -> None:

@@ -37,7 +37,7 @@ from unisono.services.replication.records import (
     runs_of,
 )
 from unisono.services.replication.stability import Lines
-from unisono.services.replication.voting import PrimaryChoice, has_majority
+from unisono.services.replication.voting import PrimaryChoice, electors, has_majority
 
 PIECE_BYTES_MAX: Final = 256 << 10
 """Updates are sent together up to about this much."""
@@ -197,11 +197,12 @@ class Component:
         """[FTO §3 IsQuorum]"""
         if not self.is_whole(event):
             return False
-        primary = self._choice.learned(self._exchange.sound).primary
-        voters = self._exchange.voters(self._order.members, primary.names)
-        if self._name not in voters or self._exchange.has_open_attempt(primary):
+        known, members = self._choice.learned(self._exchange.sound), self._order.members
+        voters = self._exchange.voters(members, known.primary.names)
+        if self._name not in voters or self._exchange.has_open_attempt(known.primary):
             return False
-        return has_majority(voters, primary.names) and bool(self._members_among(voters))
+        has_quorum = has_majority(voters, electors(known, members))
+        return has_quorum and bool(self._members_among(voters))
 
     def _members_among(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if name in self._order.members)
@@ -240,7 +241,7 @@ class Component:
         vulnerable = self._choice.state.vulnerable
         if vulnerable is not None:
             return [name for name in vulnerable.names if name not in vulnerable.heard]
-        return self._choice.state.primary.names
+        return electors(self._choice.state, self._order.members)
 
     # -- the primary component --------------------------------------------------------------------
 

@@ -77,6 +77,8 @@ class VotingState(NamedTuple):
     """What a member must remember to take part in the choice of a primary component."""
 
     primary: Primary
+    lost: tuple[str, ...]
+    """Those that an operator has said, since then, will never return."""
     attempt: U64
     vulnerable: Vulnerable | None
     yellow: tuple[IdRun, ...] | None

@@ -22,13 +22,20 @@ def has_majority(names: Collection[str], previous: Sequence[str]) -> bool:
     return 2 * common > len(previous) or (2 * common == len(previous) and min(previous) in names)
 
 
+def electors(state: VotingState, members: Collection[str]) -> list[str]:
+    """Those of whom the next primary component has a majority: the last one without those that are
+    lost, and where all of it are, the members."""
+    rest = [name for name in state.primary.names if name not in state.lost]
+    return rest or [name for name in members if name not in state.lost]
+
+
 class PrimaryChoice:
     """What one replica remembers of primary components, and what it learns from the others."""
 
     def __init__(self, name: str, instance: int, founders: Sequence[str]) -> None:
         self._name = name
         self.state = VotingState(
-            Primary(0, 0, "", tuple(sorted(founders))), 0, None, None, (Line(name, instance),)
+            Primary(0, 0, "", tuple(sorted(founders))), (), 0, None, None, (Line(name, instance),)
         )
 
     def recall(self, state: VotingState) -> None:
@@ -70,7 +77,7 @@ class PrimaryChoice:
         primary = Primary(
             state.primary.place + 1, vulnerable.attempt, vulnerable.component, vulnerable.names
         )
-        self.state = state._replace(primary=primary, attempt=0, yellow=None)
+        self.state = state._replace(primary=primary, lost=(), attempt=0, yellow=None)
         return yellow or ()
 
     # -- the exchange -----------------------------------------------------------------------------
@@ -79,14 +86,13 @@ class PrimaryChoice:
         """[FTO §3 ComputeKnowledge] What these messages show, the same at all that have them, but
         for what is open for this member."""
         votes = {name: each.vote for name, each in states.items()}
-        best = max(vote.primary[:3] for vote in votes.values())
-        updated = [vote for vote in votes.values() if vote.primary[:3] == best]
-        names = set.intersection(*(set(vote.primary.names) for vote in updated))
-        primary = Primary(*best, tuple(sorted(names)))
+        primary = max(vote.primary for vote in votes.values())
+        updated = [vote for vote in votes.values() if vote.primary == primary]
         yellows = [vote.yellow for vote in updated if vote.yellow is not None]
-        others = [vote for vote in votes.values() if vote.primary[:3] != best]
+        others = [vote for vote in votes.values() if vote.primary != primary]
         return VotingState(
             primary,
+            tuple(sorted({name for vote in updated for name in vote.lost})),
             max(vote.attempt for vote in updated),
             vulnerable_in(votes, primary).get(self._name),
             common_runs(yellows) if yellows else None,
@@ -96,13 +102,11 @@ class PrimaryChoice:
     def forget(self, name: str) -> None:
         """This member is gone for ever: nobody waits for what it knows."""
         state, vulnerable = self.state, self.state.vulnerable
-        primary = state.primary._replace(
-            names=tuple(each for each in state.primary.names if each != name)
-        )
         if vulnerable is not None:
             names = tuple(each for each in vulnerable.names if each != name)
             vulnerable = vulnerable._replace(names=names)
-        self.state = state._replace(primary=primary, vulnerable=vulnerable)
+        lost = tuple(sorted({*state.lost, name}))
+        self.state = state._replace(lost=lost, vulnerable=vulnerable)
         self.forget_logs((name,))
 
     def forget_logs(self, names: Collection[str]) -> None:
