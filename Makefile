@@ -12,6 +12,10 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
+
+# Tests, demos and benches start many processes: the code is compiled once, not by each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test lint check rules soak fuzz explore bench bench-peers curves docs clean
 
 help:  ## show this
