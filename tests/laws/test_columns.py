@@ -88,9 +88,6 @@ def as_other_types(table: pa.Table) -> pa.Table:
 
 CHANGES: dict[str, Callable[[Path], None]] = {
     "other types": lambda folder: rewritten(folder / "a-1.parquet", as_other_types),
-    "without what may be null": lambda folder: rewritten(
-        folder / "a-1.parquet", lambda table: table.drop_columns(["seq", "peer"])
-    ),
     "a column too few": lambda folder: rewritten(
         folder / "a-1.parquet", lambda table: table.drop_columns(["number"])
     ),

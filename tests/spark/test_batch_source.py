@@ -390,14 +390,3 @@ def test_a_path_may_be_a_uri_or_one_run(traces: Path) -> None:
     assert trace_options({"path": f"file://{traces}"}).directory == str(traces)
     assert trace_options({"path": f"file:{traces}"}).directory == str(traces)
     assert len(rows_of(reader(traces / "run=one"))) == 2 * GROUPS * ROWS
-
-
-def test_an_older_trace_lacks_what_may_be_null(session: Any, tmp_path: Path) -> None:
-    write_runs(tmp_path)
-    for path in tmp_path.glob("run=*/*.parquet"):
-        # What a file of this version lacks, it has lost: this one says no version.
-        table = pq.read_table(path, partitioning=None).replace_schema_metadata()
-        pq.write_table(table.drop_columns(["seq", "peer"]), path)
-    read = session.read.format("unisono").load(str(tmp_path))
-    assert read.where("seq IS NULL AND peer IS NULL").count() == 4 * GROUPS * ROWS
-    assert read.select("seq").distinct().count() == 1

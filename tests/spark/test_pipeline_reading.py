@@ -26,7 +26,7 @@ from unisono.spark.tasks import Output, write_tables
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import TraceFile, trace_files
-from unisono.trace.parquet import OPTIONAL, batch_of, frame_of, writer_to
+from unisono.trace.parquet import batch_of, frame_of, writer_to
 from unisono.trace.reading import Trace, read_trace
 
 
@@ -196,37 +196,22 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Pa
     assert (0, TOLD_TWICE) in said, "what can be read of it is a copy"
 
 
-def older(path: Path, rows: list[Any], lacking: tuple[str, ...], more: bool) -> None:
-    """A file as a writer of another time wrote it."""
-    batch = pa.Table.from_batches([batch_of(rows)]).drop_columns(list(lacking))
-    if more:
-        batch = batch.append_column("colour", pa.array(["red"] * batch.num_rows))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(batch, path, compression="zstd", store_schema=False)
-
-
-def test_older_and_newer_traces_are_read(spark: Any, tmp_path: Path) -> None:
+def test_other_columns_are_passed_over_and_each_of_the_schema_is_needed(
+    spark: Any, tmp_path: Path
+) -> None:
     rows = list(story("a: view 1 a | send | a:1 | send | a:2", run="now").rows)
-    assert any(row.kind == "deliver" for row in rows)
-    for run_, lacking, more in (
-        ("older", OPTIONAL, False),
-        ("newer", (), True),
-        ("both", OPTIONAL[:1], True),
-        ("foreign", ("detail",), False),
+    good = pa.Table.from_batches([batch_of(rows)])
+    colours = pa.array(["red"] * good.num_rows)
+    for run_, table in (
+        ("more", good.append_column("colour", colours)),
+        ("fewer", good.drop_columns(["detail"])),
     ):
-        older(tmp_path / f"run={run_}" / "a-1.parquet", rows, lacking, more)
+        path = tmp_path / f"run={run_}" / "a-1.parquet"
+        path.parent.mkdir()
+        pq.write_table(table, path, compression="zstd", store_schema=False)
     trace = assert_reads_alike(spark, tmp_path)
-    nulls = dict.fromkeys(OPTIONAL)
-    assert trace.runs["older"] == [row._replace(**nulls) for row in rows]
-    assert trace.runs["newer"] == rows
-    assert "foreign" not in trace.runs
+    assert trace.runs == {"more": rows}
     assert [each.reason for each in trace.quarantined] == ["foreign: no column detail"]
-
-
-def test_a_file_tells_the_version_of_its_schema(tmp_path: Path) -> None:
-    write_trace(story("a: view 1 a"), tmp_path)
-    told = pq.read_schema(tmp_path / "run=story" / "a-1.parquet").metadata
-    assert told == {b"unisono.trace": b"2"}
 
 
 def test_what_was_not_judged_and_what_is_told_in_two_ways_is_counted(

@@ -49,20 +49,9 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
-"""Columns that a file may lack: they are null then, which any row's may be. Without one of the
-others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
-belongs here, so that older traces still read; columns that are not in it are passed over."""
-VERSION: Final = 2
-"""Of the schema, for people and tools to see: readers go by the columns that are there."""
-
 FLOAT_EXACT_MAX: Final = 1 << 53
 LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(field.type))
 """Columns whose values are lists of strings."""
-
-_NAMES: Final = frozenset(SCHEMA.names)
-_VERSION_KEY: Final = b"unisono.trace"
-
 
 HELD_BYTES_MAX: Final = 1 << 20
 """A smaller file is read at once: asking for each page takes longer."""
@@ -76,7 +65,7 @@ _SEAL: Final = b"crc:"
 def writer_to(where: Any) -> pq.ParquetWriter:
     # Checksums, so that a flipped bit is seen; no statistics and no second schema, which no reader
     # needs.
-    writer = pq.ParquetWriter(
+    return pq.ParquetWriter(
         where,
         SCHEMA,
         compression="zstd",
@@ -86,8 +75,6 @@ def writer_to(where: Any) -> pq.ParquetWriter:
         store_schema=False,
         data_page_version="1.0",
     )
-    writer.add_key_value_metadata({_VERSION_KEY.decode(): str(VERSION)})
-    return writer
 
 
 def frame_of(batch: pa.RecordBatch) -> bytes:
@@ -199,7 +186,7 @@ class ParquetPart:
 
     def _closed(self, source: Any) -> Iterator[pa.Table]:
         with self._parquet(source) as file:
-            fault = self._misfit(file.schema_arrow) or _damage(file)
+            fault = self._misfit(file.schema_arrow)
             if fault:
                 self._lose(fault)
             else:
@@ -209,7 +196,7 @@ class ParquetPart:
         options = {"page_checksum_verification": True, "pre_buffer": False}
         try:
             return pq.ParquetFile(source, read_dictionary=self.dictionaries, **options)
-        except KeyError:  # a column that is optional
+        except KeyError:  # It lacks a column; `_misfit` names it.
             return pq.ParquetFile(source, **options)
 
     def _groups(self, file: pq.ParquetFile) -> Iterator[pa.Table]:
@@ -227,29 +214,12 @@ class ParquetPart:
         if schema.equals(SCHEMA):
             return None
         for field in SCHEMA:
-            count = len(schema.get_all_field_indices(field.name))
-            if count == 0 and field.name in OPTIONAL:
-                continue
-            if count != 1:
+            if len(schema.get_all_field_indices(field.name)) != 1:
                 return f"foreign: no column {field.name}"
             kind = schema.field(field.name).type
             if kind != field.type and not _castable(kind, field.type):
                 return f"foreign: column {field.name} is {kind}, not {field.type}"
         return None
-
-
-def _damage(file: pq.ParquetFile) -> str | None:
-    """A file of this version has all its columns: one that lacks any has lost it. And one that
-    lacks a column, and has one that is but a letter away from it, has lost its name."""
-    names = set(file.schema_arrow.names)
-    version = (file.metadata.metadata or {}).get(_VERSION_KEY)
-    for name in sorted(_NAMES - names):
-        alike = [other for other in names - _NAMES if len(other) == len(name)]
-        if version == str(VERSION).encode() or any(
-            sum(map(str.__ne__, name, other)) == 1 for other in alike
-        ):
-            return f"damaged: no column {name}"
-    return None
 
 
 def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -267,16 +237,8 @@ def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
 
 
-def filled(table: pa.Table, names: list[str] = SCHEMA.names) -> pa.Table:
-    """These columns in this order; those of `OPTIONAL` that are not there, as nulls."""
-    for name in names:
-        if name in OPTIONAL and name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, SCHEMA.field(name).type))
-    return table.select(names)
-
-
 def _canonical(table: pa.Table) -> pa.Table:
-    table = filled(table)
+    table = table.select(SCHEMA.names)
     if not table.schema.equals(SCHEMA):
         for field in table.schema:
             if pa.types.is_floating(field.type):

@@ -23,7 +23,7 @@ from unisono.errors import BadTrace, Misuse
 from unisono.spark.source.filters import column_of, is_supported, mask_of_all, matches
 from unisono.spark.source.options import PARTITIONS_MAX, check_names, columns_of, directory_of
 from unisono.trace.files import trace_files
-from unisono.trace.parquet import SCHEMA, ParquetPart, filled
+from unisono.trace.parquet import SCHEMA, ParquetPart
 from unisono.trace.row_groups import CHECKED, reasons_against
 
 BATCH_ROWS: Final = 20_000
@@ -207,7 +207,7 @@ class FilteredPart(ParquetPart):
 def _read(file: Any, index: int, names: list[str]) -> dict[str, Any]:
     """These columns of a row group, in canonical types."""
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    table = filled(file.read_row_group(index, columns=names, use_threads=False), names)
+    table = file.read_row_group(index, columns=names, use_threads=False).select(names)
     table = table if table.schema.equals(schema) else table.cast(schema)
     table.validate(full=True)
     return dict(zip(names, table.columns, strict=True))
