@@ -206,7 +206,7 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
         raise BadPacket("short")
     magic, version, its_protocol, kind, flags, its_group, life = _FRONT.unpack_from(packet)
     if magic != MAGIC:
-        raise BadPacket("sealed" if _is_sealed(packet, group) else "foreign")
+        raise BadPacket("sealed" if is_sealed(packet, group) else "foreign")
     if version != VERSION:
         raise BadPacket("version")
     if flags or not (sound or are_sound(packet)):
@@ -230,7 +230,7 @@ def is_open(packet: Buffer, group_tag: bytes) -> bool:
     return bool(version != NOTE and group.to_bytes(8, "big")[:4] == group_tag)
 
 
-def _is_sealed(packet: Buffer, group: int) -> bool:
+def is_sealed(packet: Buffer, group: int) -> bool:
     """Whether it is a sealed packet of this group."""
     return bytes(packet[:2]) == SEALED and bytes(packet[3:7]) == group.to_bytes(8, "big")[:4]
 

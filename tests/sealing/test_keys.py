@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from pathlib import Path
@@ -77,6 +78,19 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file.chmod(0o600)
     with pytest.raises(Misuse, match="not text"):
         load_keyring(file)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for other, told in ((tmp_path, "Is a directory"), (tmp_path / "pipe", "is not a file")):
+        with pytest.raises(Misuse, match=told):
+            load_keyring(other)
+
+
+def test_what_a_killed_process_left_beside_a_keyring_is_in_nobodys_way(tmp_path: Path) -> None:
+    file = tmp_path / "ring"
+    (tmp_path / f".ring.{os.getpid()}").write_text("left")
+    save_keyring(file, Keyring((KEY,)), new=True)
+    with pytest.raises(Misuse, match="exists"):
+        save_keyring(file, Keyring((OTHER_KEY,)), new=True)
+    assert load_keyring(file) == Keyring((KEY,)) and list(tmp_path.iterdir()) == [file]
 
 
 def test_without_the_package_a_key_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +121,25 @@ async def test_a_keyring_is_read_again_when_it_changes(
     watch.close()
 
 
+async def test_half_a_keyring_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor, or a copy from elsewhere, writes in place."""
+    monkeypatch.setattr(key_files, "RELOAD_S", 1e9)
+    file, rings = tmp_path / "ring", list[Keyring]()
+    save_keyring(file, Keyring((KEY,)))
+    watch = KeyFileWatch({file: lambda path: rings.append(load_keyring(path))})
+    loop = asyncio.get_running_loop()
+    for text in (f"{OTHER_KEY.hex()}\n", f"{OTHER_KEY.hex()}\n{HEX}\n"):
+        file.write_text(text)
+        watch._look(loop)
+        watch.close()
+    assert not rings
+    watch._look(loop)
+    watch.close()
+    assert rings == [Keyring((OTHER_KEY, KEY))]
+
+
 def test_the_command_makes_and_changes_keyrings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(tmp_path / "ring")
     assert cli.run(["key", "new", file]) == 0
@@ -118,6 +149,9 @@ def test_the_command_makes_and_changes_keyrings(
     for step in (["install", file, second], ["use", file, second], ["remove", file, first.hex()]):
         assert cli.run(["key", *step]) == 0
     assert load_keyring(Path(file)).keys == (bytes.fromhex(second),)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{HEX}\n"))
+    assert cli.run(["key", "install", file, "-"]) == 0
+    assert load_keyring(Path(file)).keys == (bytes.fromhex(second), KEY)
     for wrong in (["new", file], ["install", file, "xx"], ["remove", file, second]):
         assert cli.run(["key", *wrong]) == 2
         assert capsys.readouterr().err.count("\n") == 1

@@ -140,7 +140,7 @@ def test_strangers_fill_no_memory() -> None:
     held = b.seal._peers._held
     assert len(held) <= HELD_SESSIONS_MAX
     for some in held.values():
-        assert some.nbytes == sum(len(each.buffer) for _, each in some.bursts) <= HELD_BYTES_MAX
+        assert some.nbytes == sum(len(each.buffer) for each in some.bursts) <= HELD_BYTES_MAX
     assert b.dropped("stranger")
 
 
@@ -272,7 +272,7 @@ def test_a_member_that_was_absent_while_the_key_changed_is_told() -> None:
     b.seal.rekey(Keyring((OTHER_KEY,)))
     carry(a, b, a.packets(bytes(100)))
     carry(b, a, b.packets(bytes(100)))
-    assert b.dropped("old_key") == 1 and a.dropped("no_key") == 1
+    assert b.dropped("old_key") and a.dropped("no_key")
     assert a.seal.unread and b.seal.unread
     a.seal.rekey(Keyring((OTHER_KEY,)))
     carry(a, b, a.packets(bytes(100)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,12 @@ key = typer.Typer(
 app.add_typer(key, name="key")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The keyring.")]
-Digits = Annotated[str, typer.Argument(metavar="KEY", help="32 hexadecimal digits.")]
+Digits = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY", help="32 hexadecimal digits, or - to read them from standard input."
+    ),
+]
 
 
 @key.command()
@@ -85,4 +91,6 @@ def _change(file: Path, change: Callable[[Keyring, bytes], Keyring], digits: str
     from unisono.net.key_files import load_keyring, save_keyring
     from unisono.sealing.keys import key_of
 
+    if digits == "-":  # Others on the machine may see command lines.
+        digits = sys.stdin.readline().strip()
     save_keyring(file, change(load_keyring(file), key_of(digits)))

@@ -26,7 +26,7 @@ from unisono.sealing.identity import (
 )
 from unisono.sealing.keys import Keyring, key_of, keyring_text, read_keyring
 
-RELOAD_S: Final = 1.0
+RELOAD_S: Final = 0.4
 FILE_BYTES_MAX: Final = 64 << 10
 FileStamp = tuple[int, int, int]
 
@@ -60,8 +60,12 @@ def load_allowed(path: Path) -> Allowed:
 
 def _text_of(path: Path, what: str, advice: str, private: bool) -> str:
     try:
-        with open(path, "rb") as file:
-            if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+        # A pipe that nobody writes would hold up the member.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise Misuse(f"{what} {path} is not a file; {advice}")
+            if private and stat.S_IMODE(mode) & 0o077:
                 raise Misuse(f"{what} {path}: others may read it; chmod 600 {path}")
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
@@ -76,37 +80,45 @@ def _text_of(path: Path, what: str, advice: str, private: bool) -> str:
 
 def save_keyring(path: Path, keyring: Keyring, new: bool = False) -> None:
     """Replace the file as a whole; `new` refuses to replace one."""
-    if new and path.exists():
-        raise Misuse(f"keyring {path} exists: name another file, or install a key in this one")
-    _save(path, "keyring", keyring_text(keyring))
+    advice = "name another file, or install a key in this one" if new else ""
+    _save(path, "keyring", keyring_text(keyring), advice)
 
 
 def save_identity(path: Path, identity: Identity) -> None:
     """Into a new file."""
-    if path.exists():
-        raise Misuse(f"identity {path} exists: name another file")
-    _save(path, "identity", named_key_text(*identity))
+    _save(path, "identity", named_key_text(*identity), "name another file")
 
 
-def _save(path: Path, what: str, text: str) -> None:
+def _save(path: Path, what: str, text: str, new: str) -> None:
+    """As a whole, or not at all. `new`: what to do if the file exists; else it is replaced."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        beside.unlink(missing_ok=True)  # Of a process that was killed.
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        if new:
+            os.link(beside, path)  # Fails if it exists, even since a moment ago.
+        else:
+            os.replace(beside, path)
+        beside.unlink(missing_ok=True)
+    except FileExistsError:
+        beside.unlink(missing_ok=True)
+        raise Misuse(f"{what} {path} exists: {new}") from None
     except OSError as error:
         raise Misuse(f"{what} {path} cannot be written: {error.strerror}") from None
 
 
 class KeyFileWatch:
-    """Reads files of keys again whenever they change. One that cannot be read changes nothing."""
+    """Reads files of keys again when they have changed, and are no longer being written. One that
+    cannot be read changes nothing."""
 
     def __init__(self, readers: dict[Path, Callable[[Path], None]]) -> None:
         """What is done with each file; those that are not there are not watched."""
         self._readers = readers
         self._stamps = {path: stamp for path in readers if (stamp := _stamp(path)) is not None}
+        self._seen = dict(self._stamps)
         self._alarm: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -117,6 +129,9 @@ class KeyFileWatch:
         for path, before in self._stamps.items():
             stamp = _stamp(path)
             if stamp is None or stamp == before:
+                continue
+            if stamp != self._seen[path]:
+                self._seen[path] = stamp  # Half a file may be a keyring, with half the keys.
                 continue
             self._stamps[path] = stamp
             try:

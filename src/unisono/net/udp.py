@@ -23,6 +23,7 @@ from unisono.net import addresses, offload
 from unisono.net.address_validation import AddressValidation
 from unisono.net.addresses import Addresses
 from unisono.net.destinations import Destinations
+from unisono.net.mixed_keys import OpenNotice
 from unisono.net.prober import Prober
 from unisono.net.receive_path import ReceivePath
 from unisono.net.send_path import SendPath, SockAddr
@@ -85,6 +86,7 @@ class Endpoint:
         self._destinations = Destinations(at.peers, self.address)
         self._destinations.is_me(self.bound)
         self._validation = AddressValidation(self._destinations, group, self._send_one, self.counts)
+        self._notice = OpenNotice(group, self._send_one)
         self._receive_path = ReceivePath(self.counts, self.bound)
         self._send_path = SendPath(own, self.counts, send_queue_bytes_max, offloads)
         self._group = (addresses.sockaddr(at.multicast, self._scope),) if at.multicast else None
@@ -278,6 +280,8 @@ class Endpoint:
             return False
         if self.seal is not None:
             found = self._unsealed(self.seal, found)
+        else:
+            self._notice.look(found, _now_us())
         if self._group is None:
             found = self._validation.admit(found, _now_us())
         if found:

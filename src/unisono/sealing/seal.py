@@ -17,6 +17,7 @@ from unisono.sealing.keys import Keyring, bad_tag
 from unisono.sealing.records import (
     FRONT_BYTES,
     LOSS,
+    OVERHEAD_BYTES,
     SESSION_BYTES,
     SINGLE,
     TAG_BYTES,
@@ -44,8 +45,8 @@ RENEW_BYTES: Final = 1 << 37
 """A key of AES-GCM is used for no more."""
 SINGLY_COUNT: Final = 256
 SINGLY_COUNT_MAX: Final = 1 << 16
-"""After a train was lost at a receiver, so many are sealed packet by packet; next time, twice as
-many."""
+"""After a train was lost at a receiver, so many are sealed packet by packet; twice as many as the
+last time, if fewer trains than that went well since."""
 FORMER_KEYS_MAX: Final = 64
 
 Found: TypeAlias = list[tuple[Address, Packets]]
@@ -84,9 +85,12 @@ class Seal:
         self._former_keys: dict[bytes, None] = {}
         self._arriving: dict[Address, bytearray] = {}
         """By source, a train of which the rest is to come."""
-        self._singly_left, self._singly_count = 0, SINGLY_COUNT
+        self._singly_left, self._singly_count = 0, SINGLY_COUNT // 2
+        self._trains_count = 0
+        """Of our own, since the last was lost."""
         self._now_us = 0
         self._replies: Replies = []
+        self._told_us = -ASK_AGAIN_US
         self.rekey(keyring)
 
     @property
@@ -140,6 +144,7 @@ class Seal:
             self._renew()
         if as_train and may_be_train(len(data), size, count):
             if not self._singly_left:
+                self._trains_count += 1
                 front, counter = self._next(TRAIN)
                 return *seal_train(self._own.cipher, front, counter, data, size, count), count
             self._singly_left -= 1
@@ -184,22 +189,32 @@ class Seal:
             magic, kind, tag, key, session, counter = _FRONT.unpack_from(buffer, at)
             packet = buffer[at : at + size]
             if magic != SEALED or tag != self._group_tag:
-                self._refuse_foreign(packet)
+                self._refuse_foreign(source, packet)
             elif key not in self._keys:
-                self._refuse_key(key)
+                self._refuse_key(source, key, packet)
             elif kind in KINDS:
                 self._greeted(source, packet, self._keys[key], opened)
             elif (peer := self._peers.known.get(session)) is None or peer.source != source:
-                self._hold(source, Burst(buffer[at:], size), session, self._keys[key])
-                return
+                held = buffer[at : self._next_front(buffer, at, size)]
+                self._hold(source, Burst(held, size), session, self._keys[key])
+                at += len(held)
+                continue
             elif not peer.window.is_new(counter):
                 self._drop("replay")
             elif kind == TRAIN:
-                at += self._open_train(peer, buffer[at:], counter, opened) or size
+                at += self._open_train(peer, Burst(buffer[at:], size), counter, opened) or size
                 continue
             else:
                 self._open_single(peer, kind, packet, counter, opened)
             at += size
+
+    def _next_front(self, buffer: memoryview, at: int, size: int) -> int:
+        """Where the next packet with a front is: what follows a forged one may be sound."""
+        for after in range(at + size, len(buffer) - FRONT_BYTES, size):
+            magic, _, tag, key, _, _ = _FRONT.unpack_from(buffer, after)
+            if magic == SEALED and tag == self._group_tag and key in self._keys:
+                return after
+        return len(buffer)
 
     def _open_single(
         self, peer: PeerSession, kind: int, packet: memoryview, counter: int, opened: Found
@@ -220,17 +235,24 @@ class Seal:
             else:
                 opened.append((peer.source, [data]))
         elif kind == LOSS and data == self._own.id:
-            self._singly_left = self._singly_count
-            self._singly_count = min(2 * self._singly_count, SINGLY_COUNT_MAX)
+            self._seal_singly()
         else:
             self._drop("malformed")
 
+    def _seal_singly(self) -> None:
+        """A receiver lost a train. Others lose the same one, or others that are under way."""
+        if not self._trains_count:
+            return
+        is_rare = self._trains_count >= self._singly_count
+        self._singly_count = SINGLY_COUNT if is_rare else 2 * self._singly_count
+        self._singly_count = min(self._singly_count, SINGLY_COUNT_MAX)
+        self._singly_left, self._trains_count = self._singly_count, 0
+
     # -- trains -----------------------------------------------------------------------------------
 
-    def _open_train(
-        self, peer: PeerSession, packets: memoryview, counter: int, opened: Found
-    ) -> int:
+    def _open_train(self, peer: PeerSession, burst: Burst, counter: int, opened: Found) -> int:
         """How many bytes are done with; 0 if the first packet is none of a train."""
+        packets = burst.buffer
         if len(packets) < TRAIN_FRONT_BYTES:
             self._drop("malformed")
             return 0
@@ -239,6 +261,11 @@ class Seal:
             self._drop("malformed")
             return 0
         if nbytes > len(packets):
+            cut = self._next_front(packets, 0, burst.size)
+            if cut < len(packets):  # It claims what others sent, or the rest of it is lost.
+                self._drop("incomplete")
+                self._ask_for_singles(packets)
+                return cut
             while len(self._arriving) >= HELD_SESSIONS_MAX:
                 self._give_up(next(iter(self._arriving)))
             self._arriving[peer.source] = bytearray(packets)
@@ -292,7 +319,7 @@ class Seal:
             self._replies.append((source, challenge))
 
     def _greeted(self, source: Address, packet: Buffer, key: GroupKey, opened: Found) -> None:
-        greeting = self._peers.open(packet, key)
+        greeting = self._peers.open(packet, key, self._now_us)
         if isinstance(greeting, SessionHello | SignedHello):
             if greeting.salt[:SESSION_BYTES] == self._own.id:
                 self._drop("replay")
@@ -306,22 +333,32 @@ class Seal:
 
     # -- what is refused --------------------------------------------------------------------------
 
-    def _refuse_foreign(self, packet: Buffer) -> None:
+    def _refuse_foreign(self, source: Address, packet: Buffer) -> None:
         if not is_open(packet, self._group_tag):
             self._drop("foreign")
             return
         self._drop("open")
+        self._tell(source, packet)
         self._refusals.complain(
-            f"packets of group {self._group} come that are not sealed: give key= at every member,"
-            " or at none"
+            f"packets of group {self._group} come from {source} that are not sealed: give key= at"
+            " every member, or at none"
         )
 
-    def _refuse_key(self, key: bytes) -> None:
+    def _refuse_key(self, source: Address, key: bytes, packet: Buffer) -> None:
+        self._tell(source, packet)
         self._drop("old_key" if key in self._former_keys else "no_key")
         self._refusals.complain(
-            f"packets of group {self._group} come that are sealed with key {key.hex()}, which is"
-            " not in this keyring: install it, or use a key here that the others have"
+            f"packets of group {self._group} come from {source} that are sealed with key"
+            f" {key.hex()}, which is not in this keyring: install it, or use a key here that the"
+            " others have"
         )
+
+    def _tell(self, source: Address, packet: Buffer) -> None:
+        """Let the sender learn that keys differ, though all of us are quiet: by a packet that it
+        cannot read, no longer than its own, and not for the like of it."""
+        if len(packet) > OVERHEAD_BYTES and self._now_us - self._told_us >= ASK_AGAIN_US:
+            self._told_us = self._now_us
+            self._replies.append((source, self._sealed(SINGLE, b"")))
 
     def _drop(self, reason: str) -> None:
         self._refusals.drop(reason)

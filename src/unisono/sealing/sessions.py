@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
+from typing import Final, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Buffer, Burst
@@ -34,9 +34,18 @@ HELD_SESSIONS_MAX: Final = 64
 HELD_BYTES_MAX: Final = 1 << 17
 """Of packets that wait for the answer to a challenge: sessions, and bytes of each."""
 ASK_AGAIN_US: Final = 50_000
+SIGNED_US: Final = 100_000
+SIGNED_COUNT_MAX: Final = 128
+"""In so long a time, so many greetings are signed or checked, and the others dropped: a signature
+costs as much as a hundred packets, and recorded greetings are there for everybody to replay."""
 MOVE_US: Final = 1_000_000
 """A session is believed from another address once nothing came from the former for so long: else
 who relays challenges and answers could take members away from each other."""
+
+
+Claim: TypeAlias = tuple[bytes, Address]
+"""A session, and where packets come from that say they are of it. Of each claim by itself, so that
+none who repeats a session's name keeps its process from being asked."""
 
 
 class Refusals:
@@ -116,19 +125,19 @@ class HeldPackets:
     __slots__ = ("bursts", "nbytes")
 
     def __init__(self) -> None:
-        self.bursts: list[tuple[Address, Burst]] = []
+        self.bursts: list[Burst] = []
         self.nbytes = 0
 
     def has_room(self, packets: Burst) -> bool:
         return self.nbytes + len(packets.buffer) <= HELD_BYTES_MAX
 
-    def add(self, source: Address, packets: Burst) -> None:
-        self.bursts.append((source, Burst(memoryview(bytes(packets.buffer)), packets.size)))
+    def add(self, packets: Burst) -> None:
+        self.bursts.append(Burst(memoryview(bytes(packets.buffer)), packets.size))
         self.nbytes += len(packets.buffer)
 
     @property
     def count(self) -> int:
-        return sum(len(packets) for _, packets in self.bursts)
+        return sum(map(len, self.bursts))
 
 
 class PeerSessions:
@@ -148,8 +157,9 @@ class PeerSessions:
         self._greetings = Greetings(group_tag, entropy, signer)
         self._refusals = refusals
         self._bad_tag = bad_tag()
-        self._held: dict[bytes, HeldPackets] = {}
-        self._asked_us: dict[bytes, int] = {}
+        self._held: dict[Claim, HeldPackets] = {}
+        self._asked_us: dict[Claim, int] = {}
+        self._signed_us = self._signed_count = 0
         self.known: dict[bytes, PeerSession] = {}
         self.is_answered = False
         """Another process of the group has proved to be there."""
@@ -178,24 +188,36 @@ class PeerSessions:
     ) -> bytes:
         """Keep packets of an unknown session. Returns the challenge to send; empty if it was
         challenged just now, or if the challenge would be longer than what came."""
-        held = self._held.setdefault(session, HeldPackets())
+        claim = session, source
+        held = self._held.setdefault(claim, HeldPackets())
         if held.has_room(packets):
-            held.add(source, packets)
+            held.add(packets)
         else:
             self._refusals.drop("stranger", len(packets))
         if len(self._held) > HELD_SESSIONS_MAX:
             self._refusals.drop("stranger", self._held.pop(next(iter(self._held))).count)
         since_us = now_us - ASK_AGAIN_US
         is_short = len(packets.buffer) < CHALLENGE_BYTES
-        if is_short or self._asked_us.get(session, since_us) > since_us:
+        is_asked = self._asked_us.get(claim, since_us) > since_us
+        if is_short or is_asked or not self._may_sign(now_us):
             return b""
         if len(self._asked_us) >= SESSIONS_COUNT_MAX:
             del self._asked_us[next(iter(self._asked_us))]
-        self._asked_us[session] = now_us
+        self._asked_us[claim] = now_us
         self._refusals.count("seal.challenged")
         return self._greetings.challenge(key, session, source, now_us)
 
-    def open(self, packet: Buffer, key: GroupKey) -> Greeting | None:
+    def _may_sign(self, now_us: int) -> bool:
+        if self._signer is None:
+            return True
+        if now_us - self._signed_us >= SIGNED_US:
+            self._signed_us, self._signed_count = now_us, 0
+        self._signed_count += 1
+        if self._signed_count > SIGNED_COUNT_MAX:
+            self._refusals.drop("busy")
+        return self._signed_count <= SIGNED_COUNT_MAX
+
+    def open(self, packet: Buffer, key: GroupKey, now_us: int) -> Greeting | None:
         """A greeting that is signed as it must be."""
         try:
             greeting = open_greeting(key, packet)
@@ -204,17 +226,19 @@ class PeerSessions:
         except BadPacket:
             self._refusals.drop("malformed")
         else:
-            if self._is_allowed(greeting):
+            if self._is_allowed(greeting, now_us):
                 return greeting
         return None
 
-    def _is_allowed(self, greeting: Greeting) -> bool:
+    def _is_allowed(self, greeting: Greeting, now_us: int) -> bool:
         if isinstance(greeting, SessionChallenge | SessionHello):
             if self._signer is None:
                 return True
             self._refuse_mixed("unsigned")
         elif self._signer is None:
             self._refuse_mixed("signed")
+        elif not self._may_sign(now_us):
+            return False
         elif self._signer.is_signed(greeting):
             return True
         else:
@@ -265,13 +289,9 @@ class PeerSessions:
         self._refusals.count("seal.met")
         peer.source = source
         self.is_answered = True
-        self._asked_us.pop(session, None)
-        held = self._held.pop(session, None)
-        bursts = held.bursts if held is not None else []
-        for its_source, packets in bursts:
-            if its_source != source:
-                self._refusals.drop("stranger", len(packets))
-        return [packets for its_source, packets in bursts if its_source == source]
+        self._asked_us.pop((session, source), None)
+        held = self._held.pop((session, source), None)
+        return held.bursts if held is not None else []
 
     def _peer(
         self, source: Address, hello: SessionHello | SignedHello, key: GroupKey, now_us: int
