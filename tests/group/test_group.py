@@ -253,26 +253,26 @@ async def test_a_join_that_is_cancelled_leaves_no_socket_behind(port: int) -> No
 
 
 async def test_a_traced_group_leaves_its_file(tmp_path: Path, port: int) -> None:
-    files = pytest.importorskip("unisono.trace.files")
+    reading = pytest.importorskip("unisono.trace.reading")
 
     async with joining(port, "a", trace=tmp_path, run="r") as a:
         await a.multicast(b"x")
         await heard(a, 1)
-    rows = files.read_trace(tmp_path).runs["r"]
+    rows = reading.read_trace(tmp_path).runs["r"]
     assert [row.kind for row in rows] == ["join", "view", "send", "deliver", "leave"]
 
 
 async def test_a_running_incarnation_has_written_its_trace_but_for_the_last_moment(
     tmp_path: Path, port: int
 ) -> None:
-    files = pytest.importorskip("unisono.trace.files")
+    reading = pytest.importorskip("unisono.trace.reading")
 
     async with joining(port, "a", trace=tmp_path, run="r") as a:
         await a.multicast(b"x")
         await heard(a, 1)
 
         def kinds() -> list[str]:
-            return [row.kind for row in files.read_trace(tmp_path).runs.get("r", ())]
+            return [row.kind for row in reading.read_trace(tmp_path).runs.get("r", ())]
 
         told_so_far = ["join", "view", "send", "deliver"]
         await waiting.eventually(lambda: kinds() == told_so_far, pause_s=0.1)
