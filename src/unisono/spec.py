@@ -51,8 +51,6 @@ class ProtocolSpec:
     laws: tuple[str, ...]
     options: Mapping[str, int]
     """Its parameters, with their defaults."""
-    on_split: str
-    """What happens when the network partitions, in a few words."""
     wire_number: int
     """The protocol number in the envelope of its packets, unique in the catalogue."""
     resilient: bool = False

@@ -180,7 +180,6 @@ FLOOD = ProtocolSpec(
     services=(Service.UNRELIABLE, Service.RELIABLE),
     laws=(),
     options=OPTIONS,
-    on_split="unnoticed",
     wire_number=202,
 )
 UNSURE = replace(FLOOD, name="unsure", services=(Service.UNRELIABLE,))

@@ -236,6 +236,5 @@ FLOOD = ProtocolSpec(
     services=(Service.RELIABLE, Service.FIFO),
     laws=("no_creation", "no_duplication", "fifo", "progress"),
     options={"bug": 0, "fragile": 0},
-    on_split="every part goes on",
     wire_number=203,
 )

@@ -325,7 +325,6 @@ def spec_of(toy: type[Toy], *laws: str) -> ProtocolSpec:
         services=(Service.FIFO, Service.CAUSAL),
         laws=laws,
         options={},
-        on_split="nothing",
         wire_number=204,
         requests=(GoOn,),
         arrows=("IDLE --beat/work--> BUSY",),

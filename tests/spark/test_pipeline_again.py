@@ -19,7 +19,6 @@ from unisono.spark import runs as batching
 from unisono.spark.layout import (
     GOLD,
     MARK,
-    NO_RUN,
     RUNS,
     SUMMARY,
     TABLES,
@@ -87,11 +86,6 @@ def test_only_what_is_new_or_has_changed_is_done(
 ) -> None:
     out = tmp_path / "out"
     said: list[str] = []
-    # What is there is of another version; it is replaced, but never for a single run.
-    for name in ("silver/sends/run=one", "gold/runs/run=old", f"gold/runs/{NO_RUN}"):
-        (out / name).mkdir(parents=True)
-        (out / name / "part.parquet").write_text("of another make")
-    (out / MARK).touch()
     tell(tmp_path, ODD, KEPT)
     tell(tmp_path, "one", KEPT)
     replay = tell(tmp_path, "other", BROKEN) / "replay.txt"
@@ -99,12 +93,8 @@ def test_only_what_is_new_or_has_changed_is_done(
     junk = tmp_path / "trace" / "run=junk"
     junk.mkdir()
     (junk / "a-1.parquet").write_text("no Parquet")
-    with pytest.raises(Misuse, match="another version; give --all or another --out"):
-        do(spark, tmp_path, runs=["one"])
     settings = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
-    first = do(spark, tmp_path, progress=said.append, silver=False)
-    assert said[0] == "the tables are of another version: all runs are processed"
-    assert not (out / "silver" / "sends").exists()
+    first = do(spark, tmp_path, silver=False)
     assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
     assert (first.processed, first.skipped, first.kept) == ((ODD, "junk", "one", "other"), 0, False)
     assert first.replays == {"other": "unisono sim --seed 7"}
@@ -203,6 +193,12 @@ def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [[each.nbytes for each in batch] for batch in batching.batches_of(inputs)]
     assert made == [[4, 6], [1], [50], [1, 1, 1], [1]]
     assert list(batching.batches_of([])) == []
+
+
+def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
+    (tmp_path / MARK).write_text("0")
+    with pytest.raises(Misuse, match="another version"), open_layout(tmp_path):
+        pass
 
 
 def test_a_run_is_put_in_place_last_in_the_table_of_runs(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ UNKNOWN: Final = ProtocolSpec(
     services=tuple(Service),
     laws=("one_primary",),  # A daemon takes no protocol without one order for all.
     options={},
-    on_split="as the daemon's protocol says",
     wire_number=0,
     resilient=True,
 )

@@ -298,8 +298,8 @@ class Registry:
 
     def _state(self, daemon: Member, state: ClientState) -> list[Effect]:
         client = self._clients.get(state.to)
-        requested_seq = client and client.giver and (client.giver.daemon, client.requested_seq)
-        if client is None or requested_seq != (daemon, state.requested_seq):
+        expected = client and client.giver and (client.giver.daemon, client.requested_seq)
+        if client is None or expected != (daemon, state.requested_seq):
             self.counts["drop.late_state"] += 1
             return []
         here = client.key.daemon == self.me
@@ -313,13 +313,13 @@ class Registry:
         client.ready, client.giver = True, None
         return [AdoptState(client.key.number, state.state)] if here else []
 
-    def _locked(self, daemon: Member, requested_seq: ClientLock) -> list[Effect]:
-        client = self._clients.get(ClientKey(daemon, requested_seq.number))
+    def _locked(self, daemon: Member, lock: ClientLock) -> list[Effect]:
+        client = self._clients.get(ClientKey(daemon, lock.number))
         if client is None:
             self.counts["drop.unknown_client"] += 1
             return []
         group, own = client.group, daemon == self.me
-        changes, answers = self._locks.request(group, client.member, requested_seq.request, own)
+        changes, answers = self._locks.request(group, client.member, lock.request, own)
         effects: list[Effect] = []
         if changes:
             view = self._next_view(group, changes, ", ".join(map(str, changes)))

@@ -301,8 +301,7 @@ def _number(reply: dict[str, Any], key: str) -> int:
 
 
 def _bounds_reply(reply: dict[str, Any]) -> FeedStatus:
-    first, end, last = (_number(reply, key) for key in ("first", "end", "last"))
-    opening = _number({"opening": 0, **reply}, "opening")
+    first, end, last, opening = (_number(reply, key) for key in ("first", "end", "last", "opening"))
     try:
         stretches = stretches_of(reply["stretches"])
         group, incarnation = str(reply["group"]), str(reply["life"])

@@ -69,7 +69,7 @@ def meta_of(text: str) -> FeedMeta:
     try:
         saved = json.loads(text)
         stretches = stretches_of(saved["stretches"])
-        lost, opening = (int(saved.get(name, 0)) for name in ("lost", "opening"))
+        lost, opening = int(saved["lost"]), int(saved["opening"])
         return FeedMeta(str(saved["group"]), stretches, lost, opening)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValueError("malformed metadata of a feed") from None

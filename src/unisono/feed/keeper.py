@@ -61,8 +61,6 @@ class Keeper:
         self._early: list[tuple[View, int]] = []
         """Views of an incarnation without messages so far."""
         self.writers = Writers(log)
-        self.skipped_count = 0
-        """Messages without an offset: of an unordered service."""
         self._remember()
 
     def _remember(self) -> None:
@@ -167,8 +165,7 @@ class Keeper:
         views_before = len(self._views)
         for item in items:
             if isinstance(item, Message):
-                if item.seq is None:
-                    self.skipped_count += 1
+                if item.seq is None:  # Of an unordered service: it has no offset.
                     continue
                 if not self._is_open:
                     self._begin_anew(made, t_us)

@@ -44,9 +44,6 @@ class News(NamedTuple):
     so_far: bool
     """Provisional: a file of the run has no end yet."""
 
-    def broke(self, law: str) -> bool:
-        return self.verdict.laws[law] == "broken"
-
 
 @dataclass
 class VerdictStream:

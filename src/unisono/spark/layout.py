@@ -53,7 +53,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 FOLDER_BYTES_MAX: Final = 240
 
 FORMAT: Final = "5"
-"""The version of the tables. Tables of another version are replaced as a whole."""
+"""The version of the tables."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory
 that may be removed."""
@@ -94,8 +94,6 @@ class ResultLayout:
         self.out = out
         self.scratch = scratch
         self._trash = 0
-        self.outdated = _format(out) not in (None, FORMAT)
-        """The tables are of another version: the first publication removes them."""
 
     def staged(self, table: str) -> Path:
         """Where a table of the batch is written before it is published."""
@@ -152,10 +150,6 @@ class ResultLayout:
 
     def _claim(self) -> None:
         (self.out / STALE).touch()
-        if self.outdated:
-            for name in LAYERS:
-                self._away(self.out / name)
-            self.outdated = False
         (self.out / MARK).write_text(FORMAT)
 
     def _replace(self, new: Path, place: Path) -> None:
@@ -182,6 +176,8 @@ def open_layout(out: Path) -> Iterator[ResultLayout]:
             handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
             if foreign := _foreign(out):
                 raise Misuse(f"{foreign} exists and is not a pipeline's; give another --out")
+            if (out / MARK).exists() and (out / MARK).read_text() != FORMAT:
+                raise Misuse(f"{out}: tables of another version; remove them or give another --out")
             if _locked(handle, out):
                 _clean(out)
             scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=out.resolve()))
@@ -197,14 +193,6 @@ def open_layout(out: Path) -> Iterator[ResultLayout]:
     finally:
         if handle >= 0:
             os.close(handle)
-
-
-def _format(out: Path) -> str | None:
-    """The version of existing tables."""
-    try:
-        return (out / MARK).read_text()
-    except OSError:
-        return None
 
 
 def _foreign(out: Path) -> Path | None:

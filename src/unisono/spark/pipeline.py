@@ -138,11 +138,7 @@ def run_pipeline(
         lake = None if delta is None else DeltaTables(delta or str(layout.out / DELTA))
         laws = _ClaimedLaws(claimed, tuple(others))
         todo = list(inputs.values())
-        if layout.outdated:
-            if runs:
-                raise Misuse(f"{out_dir}: tables of another version; give --all or another --out")
-            report("the tables are of another version: all runs are processed")
-        elif not everything:
+        if not everything:
             todo = changed(
                 session,
                 layout.out,

@@ -39,7 +39,6 @@ SPEC: Final = ProtocolSpec(
     services=(Service.RELIABLE, Service.FIFO, Service.CAUSAL, Service.AGREED),
     laws=tuple(LAWS.split()),
     options=DEFAULTS,
-    on_split="those with the sequencer go on",
     wire_number=PACKETS.protocol,
     label=PACKETS.label,
     assign_roles=assign_roles,

@@ -64,7 +64,6 @@ SPEC: Final = ProtocolSpec(
     ),
     options=DEFAULTS,
     presets=PRESETS,
-    on_split="those with the master go on",
     assign_roles=assign_roles,
     quorum=quorum,
     advice=advice,

@@ -49,7 +49,7 @@ class Membership:
             self._replicas.seats.note_removed(gone)
             self._admission.note(number, change)
             for member, _ in change.joined:
-                self._source.offer(key_of(member), ROSTER, self._web.roster())
+                self._source.keep(key_of(member), ROSTER, self._web.roster())
         if self._replicas.leads:
             self._admission.changed(number, change, out)
         return True

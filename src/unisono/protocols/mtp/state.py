@@ -67,8 +67,8 @@ class StateSource:
         for key in [k for k, asked_us in self._asked_us.items() if asked_us < since_us]:
             self.forget(key)
 
-    def offer(self, key: int, what: int, data: bytes) -> None:
-        """Keep it for a joiner. Of too many, the oldest is forgotten, and joins again."""
+    def keep(self, key: int, what: int, data: bytes) -> None:
+        """Keep it until a joiner has it. Of too many, the oldest is forgotten, and joins again."""
         self._server.keep((key, what), data)
         self._asked_us[key] = self._clock.listened_us
         while len(self._asked_us) > 2 * GIVERS_MAX:
@@ -94,7 +94,7 @@ class StateSource:
 
     def keep_state(self, event: Captured, out: list[Effect]) -> None:
         for key in [key for key, number in self._expecting.items() if number == event.key]:
-            self.offer(key, STATE, event.state)
+            self.keep(key, STATE, event.state)
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -70,7 +70,6 @@ SPEC: Final = ProtocolSpec(
     ),
     options=DEFAULTS,
     presets=PRESETS,
-    on_split="the majority goes on, the rest block and merge back",
     requests=(GoOn,),
     label=label,
     token_arrow=r"\Asend: .*/take_turn--> WAITACK\Z",

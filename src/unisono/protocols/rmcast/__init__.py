@@ -22,7 +22,6 @@ SPEC: Final = ProtocolSpec(
         local_order sender_in_view receipts exclusion progress""".split()
     ),
     options=DEFAULTS,
-    on_split="the suspected stop",
     label=label,
     arrows=tuple(FIGURE.names()),
 )

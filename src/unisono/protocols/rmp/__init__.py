@@ -44,7 +44,6 @@ SPEC: Final = ProtocolSpec(
         "progress",
     ),
     options=DEFAULTS,
-    on_split="the part with a quorum goes on",
     resilient=True,
     levels_overtake=True,
     requests=REQUESTS,

@@ -25,7 +25,6 @@ SPEC: Final = ProtocolSpec(
     services=tuple(Service),
     laws=tuple(LAWS.split()),
     options=DEFAULTS,
-    on_split="every component goes on, and they merge",
     levels_overtake=True,
     one_history_by=("one_history",),
     may_continue=may_operate,
