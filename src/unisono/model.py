@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, overload
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -77,6 +78,7 @@ def level_named(text: str) -> ServiceLevel | None:
     return Service.__members__.get(text.upper())
 
 
+@lru_cache(maxsize=64)
 def level_text(level: ServiceLevel) -> str:
     """`safe`, `resilient(2)` or `resilient(majority)`, which `level_named` reads."""
     if isinstance(level, Resilient):

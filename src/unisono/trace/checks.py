@@ -22,6 +22,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from unisono.model import Service
 from unisono.trace.record import MESSAGE_KINDS, WORK_KINDS
 
 KINDS: Final = frozenset(MESSAGE_KINDS + WORK_KINDS)
@@ -30,22 +31,14 @@ SPOKEN: Final = ("send", "deliver", "stable")
 VIEWS: Final = ("view", "transitional")
 """Kinds of rows that are about a view."""
 
-LEVELS: Final = {
-    "unreliable": 0,
-    "reliable": 1,
-    "fifo": 2,
-    "causal": 3,
-    "agreed": 4,
-    "safe": 5,
-}
-RESILIENT: Final = r"resilient\(([0-9]+|majority|all)\)"
+LEVELS: Final = {level.name.lower(): int(level) for level in Service}
 
 TOLD_TWICE: Final = "life already told by another file"
 TORN: Final = "torn"
 """How the reason begins that a file ends, or has nothing, as when its process was killed."""
 AFTER_TORN: Final = "after a torn part"
 
-_resilient = re.compile(RESILIENT).fullmatch
+_resilient = re.compile(r"resilient\(([0-9]+|majority|all)\)").fullmatch
 
 
 @lru_cache(64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from unisono.core import (
@@ -26,7 +25,7 @@ from unisono.core import (
     Stabilize,
     Timer,
 )
-from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
+from unisono.model import Buffer, Member, Message, Packets, View, level_text
 from unisono.spec import no_text
 from unisono.trace.record import LEFT, Row, Sink, digest_of
 
@@ -125,7 +124,7 @@ class Tap:
 
     def _record_event(self, now_us: int, event: Event) -> None:
         if isinstance(event, Multicast):
-            service = service_name(event.service)
+            service = level_text(event.service)
             for payload in event.messages:
                 self._sent += 1
                 self._write(
@@ -205,7 +204,7 @@ class Tap:
             sender_incarnation=message.sender.incarnation,
             number=message.number,
             seq=message.seq,
-            service=service_name(message.service),
+            service=level_text(message.service),
             size=len(message.payload),
             digest=digest_of(message.payload),
             members=holders,
@@ -295,15 +294,6 @@ class Tap:
 
 def _named(members: Iterable[Member]) -> tuple[str, ...]:
     return tuple(map(str, members))
-
-
-@lru_cache(maxsize=64)
-def service_name(service: ServiceLevel) -> str:
-    """`causal`, `resilient(3)`, `resilient(majority)`, `resilient(all)`."""
-    if isinstance(service, Resilient):
-        named = {Resilient.MAJORITY: "majority", Resilient.ALL: "all"}
-        return f"resilient({named.get(service.k, service.k)})"
-    return service.name.lower()
 
 
 def cut_text(cut: tuple[tuple[Member, int], ...]) -> str:
