@@ -28,7 +28,7 @@ from unisono.model import Change, ChangeKind, Member, Resilient, Service, SizeVo
 from unisono.protocols import spec, specs
 from unisono.protocols.rmp import sources
 from unisono.protocols.rmp.contents import Contents
-from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.group_state import GroupState, MinimumSize
 from unisono.protocols.rmp.quorums import ViewQuorums
 from unisono.sim import Plan
 from unisono.sim.run import run
@@ -343,7 +343,7 @@ def test_a_reformation_that_needs_no_quorum_makes_two_rings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ViewQuorums, "has_majority", lambda self, present: True)
-    monkeypatch.setattr(GroupState, "least", lambda self: 1)
+    monkeypatch.setattr(GroupState, "minimum", lambda self: MinimumSize(1, needs_quorum=False))
     plan = Plan(protocol="rmp", faults="partition", messages=100)
     broken: set[str] = set()
     for seed in range(30):
