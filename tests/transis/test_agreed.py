@@ -324,6 +324,21 @@ def test_only_the_holder_emits_and_the_token_revolves() -> None:
     assert [len(order.strays) for order in orders] == [1, 1, 1]
 
 
+def test_when_the_token_rests_follows_from_the_vertices_however_they_come() -> None:
+    calls = Vertex(1, 1, (0, 0, 0))  # It has something to send, and not the token.
+    first = [Vertex(0, 1, (0, 1, 0)), Vertex(1, 2, (1, 1, 0)), Vertex(2, 1, (1, 2, 0))]
+    rounds = [*first, Vertex(0, 2, (1, 2, 1)), Vertex(1, 3, (2, 2, 1)), Vertex(2, 2, (2, 3, 1))]
+    one_by_one, at_once = TokenOrder(SIZE, 0), TokenOrder(SIZE, 0)
+    assert one_by_one.is_idle()
+    for vertex in (calls, *rounds):
+        one_by_one.entered([vertex])
+        assert one_by_one.is_idle() == (vertex is rounds[-1])
+    at_once.entered([calls, *rounds[:-1]])
+    assert not at_once.is_idle()
+    at_once.entered(rounds[-1:])
+    assert at_once.is_idle()
+
+
 @pytest.mark.rule("TRA-7")
 @pytest.mark.rule("TRA-10")
 @given(**EXECUTIONS)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tests.transis.test_rules import Room, together
-from unisono.protocols.transis.flow import WINDOW_BYTES, Flow
+from unisono.protocols.transis.flow import SMALL_FLIGHTS_MAX, WINDOW_BYTES, Flow
 from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.repair import Repair
@@ -77,12 +77,12 @@ def share_of_a_late_sender() -> float:
     """Two members stream all the time; a third begins later. Its share of what is delivered."""
     room = together("abc", **PATIENT)
     start = 0
-    for now_ms in range(300):
-        for name in "abc" if now_ms >= 50 else "ab":
+    for now_ms in range(60):
+        for name in "abc" if now_ms >= 20 else "ab":
             if room.core(name).send_credit() > 3 << 20:
                 room.obey("\n".join([f"shout {name} {LARGE}"] * 8))
         room.obey("advance 1ms")
-        if now_ms == 100:
+        if now_ms == 30:
             start = len(room.delivered("a"))
     late = room.delivered("a")[start:]
     assert len(late) > 30
@@ -131,3 +131,21 @@ def test_requests_that_any_vertex_hurries_are_seen(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Repair, "came", hurry)
     assert requests_without_answer() > 40
+
+
+def test_acknowledgments_free_the_next_burst_at_once() -> None:
+    """Small bursts are under way, and one waits for them to be acknowledged."""
+    room = together("abc")
+    for at in range(SMALL_FLIGHTS_MAX + 1):
+        room.obey(f"say a word{at}\nadvance 0ms")
+    assert full(room, "a") == SMALL_FLIGHTS_MAX
+    room.obey("advance 4ms")
+    assert room.delivered("b")[-1] == f"a#1:{SMALL_FLIGHTS_MAX + 1}"
+
+
+def test_the_token_rests_while_nobody_may_operate() -> None:
+    room = together("abcd", token=1, sites=4)
+    room.obey("split a b | c d\nadvance 3000ms\nsay a waits\nadvance 100ms")
+    before = room.count("a", "out.vertex")
+    room.obey("advance 1000ms")
+    assert room.count("a", "out.vertex") - before < 50

@@ -31,6 +31,9 @@ class Flushed(NamedTuple):
 class AgreedOrder(Protocol):
     """The total order of the vertices with a payload."""
 
+    strays: list[Vertex]
+    """Those that are none of it, and that nobody delivers: their senders keep no order."""
+
     def entered(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         """These entered the graph, in this order, mine among them; those agreed now."""
 
@@ -39,6 +42,9 @@ class AgreedOrder(Protocol):
 
     def is_awaited(self) -> bool:
         """Whether others wait for my next vertex, which may be empty."""
+
+    def is_idle(self) -> bool:
+        """Whether the token rests at each member."""
 
     def flush(self, survivors: Collection[int]) -> Flushed:
         """The configuration ends, and all survivors have this graph."""
@@ -57,6 +63,7 @@ class AllAckOrder:
     # those whose next vertex could come first: a lone sender waits for nobody.
 
     def __init__(self, size: int, me: int) -> None:
+        self.strays: list[Vertex] = []
         self._me = me
         self._size = size
         self._delivered = CausalGate(size)
@@ -79,6 +86,9 @@ class AllAckOrder:
 
     def is_awaited(self) -> bool:
         return self._wanted > self._next[self._me]
+
+    def is_idle(self) -> bool:
+        return False
 
     def entered(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         size = self._size
@@ -153,17 +163,21 @@ class TokenOrder:
         self._holder = 0
         self._last = (0, 0)
         """Rank and index of the last token vertex."""
+        self._busy = 0
+        """Vertices to come for which the token goes round without rest."""
         self.strays: list[Vertex] = []
-        """Messages of members that did not hold the token: nobody delivers them."""
+        """Messages of members that did not hold the token."""
 
     def may_emit(self) -> bool:
         return self._holder == self._me
 
     def is_awaited(self) -> bool:
-        return self._holder == self._me
+        return self._holder == self._me and self._size > 1
 
-    def is_held_by(self, rank: int) -> bool:
-        return self._holder == rank
+    def is_idle(self) -> bool:
+        """Nobody has said that it has something to send. An empty vertex of one that does not hold
+        the token says so."""
+        return not self._busy
 
     def entered(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         agreed: list[Vertex] = []
@@ -172,10 +186,13 @@ class TokenOrder:
             if vertex.sender == self._holder and vertex.acks[rank] >= index:
                 self._last = (vertex.sender, vertex.index)
                 self._holder = (self._holder + 1) % self._size
-                if vertex.payload:
-                    agreed.append(vertex)
+                if not vertex.payload:
+                    self._busy = max(0, self._busy - 1)
+                    continue
+                agreed.append(vertex)
             elif vertex.payload:
                 self.strays.append(vertex)
+            self._busy = 2 * self._size
         return agreed
 
     def flush(self, survivors: Collection[int]) -> Flushed:

@@ -28,8 +28,9 @@ WINDOW_BYTES: Final = 1 << 20
 """The largest network window."""
 VERTICES_MAX: Final = 512
 """The same in vertices."""
-FLIGHTS_MAX: Final = 4
-"""Bursts of ours that not all have; more have to be full ones, so that messages share bursts."""
+SMALL_FLIGHTS_MAX: Final = 4
+"""Bursts of ours, less than half full, that not all have: with so many the next has to be a full
+one, so that messages share bursts."""
 TOKEN_US: Final = 1_000
 """The longest that a token rests while somebody has something to send."""
 BURSTS_MAX: Final = 16
@@ -82,13 +83,14 @@ class Flow:
     def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
         """Once a step: send what may be sent; then see when to say that I am alive."""
         queue, now_us = self._queue, self._local.now_us
-        for _ in range(BURSTS_MAX if queue else 0):
-            if not queue or not ordering.order.may_emit() or not self._primary.may_operate:
-                break
+        queue.acknowledged(ordering.graph.received_by_all()[self._local.rank])
+        bursts = 0
+        while self._has_more() and bursts < BURSTS_MAX and ordering.order.may_emit():
+            bursts += 1
             burst_bytes, fill = self._burst_bytes(), self._fill(ordering)
             if fill >= 1:
                 break
-            if queue.flights() >= FLIGHTS_MAX and queue.queue_bytes < burst_bytes:
+            if queue.small_flights >= SMALL_FLIGHTS_MAX and queue.queue_bytes < burst_bytes:
                 break
             if now_us < self._next_us:
                 self._outgoing.arm_within(Timer.SEND, self._next_us - now_us, out)
@@ -96,18 +98,20 @@ class Flow:
             index = ordering.graph.acks()[self._local.rank] + 1
             self._send(ordering, queue.gather(index, burst_bytes, self._piece_bytes), out)
             self._next_us = now_us + self._delay_us(fill)
-        queue.acknowledged(ordering.graph.received_by_all()[self._local.rank])
         self._plan(ordering, out)
 
+    def _has_more(self) -> bool:
+        return bool(self._queue) and self._primary.may_operate
+
     def _plan(self, ordering: Ordering, out: list[Effect]) -> None:
-        p = self._parameters
-        if self._queue and not ordering.order.may_emit() and ordering.is_idle():
+        p, order = self._parameters, ordering.order
+        if not order.may_emit() and order.is_idle() and self._has_more():
             self.speak(ordering, out)
         if ordering.has_unanswered():
             self._outgoing.arm_within(Timer.ALIVE, p.answer_us, out)
-        elif ordering.is_awaited() and not ordering.is_idle():
+        elif order.is_awaited() and not order.is_idle():
             self._outgoing.arm_within(Timer.ALIVE, min(p.answer_us, TOKEN_US), out)
-        elif ordering.is_awaited() or not ordering.is_settled():
+        elif order.is_awaited() or not ordering.is_settled() or self._has_more():
             self._outgoing.arm_within(Timer.ALIVE, p.urge_us, out)
         else:
             self._outgoing.arm_within(Timer.ALIVE, p.alive_us, out)

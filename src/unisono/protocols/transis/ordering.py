@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from unisono.errors import BadPacket
-from unisono.model import Member, Service
+from unisono.model import Buffer, Member, Service
 from unisono.parts.message_runs import MessageRun
-from unisono.protocols.transis.agreed import AllAckOrder, TokenOrder
+from unisono.protocols.transis.agreed import AgreedOrder, AllAckOrder, TokenOrder
 from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.contents import Reassembly, VertexMessages, read_contents
 from unisono.protocols.transis.graph import CausalGate, CausalGraph, Vertex
@@ -47,7 +47,7 @@ class Ordering:
         self._rank = rank
         self._drop = drop
         self.graph = CausalGraph(size, rank)
-        self.order = (TokenOrder if with_token else AllAckOrder)(size, rank)
+        self.order: AgreedOrder = (TokenOrder if with_token else AllAckOrder)(size, rank)
         self._gate = CausalGate(size)
         self._contents: dict[tuple[int, int], VertexMessages] = {}
         """Of vertices that entered and are not delivered."""
@@ -60,8 +60,6 @@ class Ordering:
         """It is about to end; its end is known."""
         self._unanswered = 0
         """Vertices with messages that my last one does not acknowledge."""
-        self._busy = 0
-        """Vertices to come for which the token goes round without rest."""
         self.nbytes = 0
         """Payload that entered and that some member is not known to hold [TRA-11]."""
 
@@ -84,7 +82,6 @@ class Ordering:
         known = entered or self.graph.get(sender, index) == vertex
         before = self._contents.get(key)
         if not known:
-            assert isinstance(vertex.payload, bytes)
             self._contents[key] = self._read(sender, vertex.payload)
         try:
             self._enter(self.graph.add(vertex))
@@ -96,7 +93,7 @@ class Ordering:
             raise
         return not known
 
-    def _read(self, rank: int, payload: bytes) -> VertexMessages:
+    def _read(self, rank: int, payload: Buffer) -> VertexMessages:
         return read_contents(payload, self._members[rank], self._keys[rank], self._view)
 
     def _enter(self, vertices: Sequence[Vertex]) -> None:
@@ -104,20 +101,15 @@ class Ordering:
             return
         for vertex in vertices:
             payload = vertex.payload
-            assert isinstance(payload, bytes)
             self.nbytes += len(payload)
             self._unanswered += bool(payload) and vertex.sender != self._rank
-            if payload or not self._passes_token(vertex):
-                self._busy = 2 * len(self._members)
-            elif self._busy:
-                self._busy -= 1
             contents = self._contents[vertex.sender, vertex.index]
             if contents.last:
                 self._numbers[vertex.sender] = contents.last
             if not self._gate.wait(vertex):
                 self._pass(vertex)
         self._agreed += self.order.entered(vertices)
-        if isinstance(self.order, TokenOrder) and self.order.strays:
+        if self.order.strays:
             self._discard(self.order.strays)
 
     def _discard(self, strays: list[Vertex]) -> None:
@@ -171,7 +163,6 @@ class Ordering:
     def forget(self) -> None:
         """What all have need not be kept."""
         for vertex in self.graph.forget():
-            assert isinstance(vertex.payload, bytes)
             self.nbytes -= len(vertex.payload)
 
     # -- what is to be said -----------------------------------------------------------------------
@@ -179,10 +170,6 @@ class Ordering:
     def has_unanswered(self) -> bool:
         """Others wait for my acknowledgments."""
         return bool(self._unanswered)
-
-    def is_awaited(self) -> bool:
-        """Others wait for my next vertex, whatever it acknowledges."""
-        return self.order.is_awaited()
 
     def repeatable(self, vertices_max: int) -> Vertex | None:
         """My last vertex, if nobody needs another: it is empty, the others wait for none, and it
@@ -192,18 +179,10 @@ class Ordering:
         last = self.graph.get(self._rank, acks[self._rank])
         if last is None or last.payload or self._unanswered:
             return None
-        if self.is_awaited() and not self.is_idle():
+        if self.order.is_awaited() and not self.order.is_idle():
             return None
         missed = sum(acks) - sum(last.acks) - 1
         return last if missed < vertices_max // (2 * len(acks)) else None
-
-    def _passes_token(self, vertex: Vertex) -> bool:
-        return isinstance(self.order, TokenOrder) and self.order.is_held_by(vertex.sender)
-
-    def is_idle(self) -> bool:
-        """[TRA-10] The token rests at each member, since nobody has said that it has something to
-        send. An empty vertex of one that does not hold it says so."""
-        return not self._busy
 
     def is_settled(self) -> bool:
         """Everything with messages is delivered."""

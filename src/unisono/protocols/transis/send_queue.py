@@ -28,9 +28,12 @@ class SendQueue:
         self._mixes = mixes
         self._window_bytes = config.window_bytes_max
         self._waiting = MessageQueue()
-        self._flight: deque[tuple[int, int]] = deque()
-        """Vertices that some member is not known to hold, each with the cost of its messages."""
+        self._flight: deque[tuple[int, int, bool]] = deque()
+        """Vertices that some member is not known to hold, each with the cost of its messages, and
+        whether it is small."""
         self._flight_bytes = 0
+        self.small_flights = 0
+        """Those that are less than half full."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,20 +54,18 @@ class SendQueue:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)
         self._waiting.put(messages, level)
 
-    def flights(self) -> int:
-        """Vertices with messages of ours that some member is not known to hold."""
-        return len(self._flight)
-
     def acknowledged(self, upto: int) -> None:
         """All members are known to hold our vertices up to this one."""
         while self._flight and self._flight[0][0] <= upto:
-            self._flight_bytes -= self._flight.popleft()[1]
+            _, cost, small = self._flight.popleft()
+            self._flight_bytes -= cost
+            self.small_flights -= small
 
     def new_configuration(self) -> None:
         """All hold what was sent. A large message that was sent in part begins anew."""
         self._waiting.restart_head()
         self._flight.clear()
-        self._flight_bytes = 0
+        self._flight_bytes = self.small_flights = 0
 
     def gather(self, index: int, nbytes: int, piece_bytes: int) -> bytes:
         """The payload of our vertex of this index: as much of the queue as fits; of one class,
@@ -77,6 +78,9 @@ class SendQueue:
             min(piece_bytes // 4, room - ROW_BYTES),
             None if self._mixes else lambda service: class_of(service) is kind,
         )
-        self._flight.append((index, before - waiting.nbytes))
-        self._flight_bytes += before - waiting.nbytes
+        cost = before - waiting.nbytes
+        small = 2 * cost < nbytes
+        self._flight.append((index, cost, small))
+        self._flight_bytes += cost
+        self.small_flights += small
         return write_runs([OriginRun(self._key, first, groups, pieces)])
