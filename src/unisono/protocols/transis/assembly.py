@@ -16,7 +16,6 @@ INCOMING_MAX: Final = 256
 
 def turn_of(vertex: Vertex, by: int, piece_bytes: int) -> Turn:
     """A vertex as the member of this rank cuts it into packets."""
-    assert isinstance(vertex.payload, bytes)
     content = encode(VertexContent(vertex.acks, vertex.payload))
     return Turn(vertex.index, vertex.sender, by, content, piece_bytes)
 
@@ -80,4 +79,4 @@ class VertexAssembly:
 
 def _vertex(sender: int, index: int, content: bytes) -> Vertex:
     found = decode(VertexContent, content)
-    return Vertex(sender, index, found.acks, bytes(found.payload))
+    return Vertex(sender, index, found.acks, found.payload)

@@ -48,15 +48,18 @@ class VertexMessages:
     """The number of its last message that ends in it; 0: none does."""
 
 
-def read_contents(content: bytes, sender: Member, key: int, view: str) -> VertexMessages:
-    """The messages of a vertex of this sender, or `BadPacket`."""
+def read_contents(payload: Buffer, sender: Member, key: int, view: str) -> VertexMessages:
+    """The messages of a vertex of this sender, or `BadPacket`. They are not copied: a payload is
+    all bytes of an object, or the last ones."""
     found = VertexMessages()
-    if not content:
+    if not payload:
         return found
-    runs = read_runs(content)
+    runs = read_runs(payload)
     if len(runs) != 1 or runs[0].origin != key:
         raise BadPacket("malformed")
     (run,) = runs
+    content = memoryview(payload).obj
+    assert isinstance(content, bytes)
     number, at = run.first, len(content) - len(run.chunks[0])
     for group in run.groups:
         found.level = max(found.level, class_of(group.mark & SERVICE))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import le, lt
-from typing import Final
+from typing import Any, Final
 
 from unisono.core import frequent
 from unisono.errors import BadPacket
@@ -34,16 +34,18 @@ class Vertex:
     """1, 2, … in this configuration."""
     acks: tuple[int, ...]
     """By rank, the last vertex that was in the sender's graph; its own entry is `index` - 1."""
-    payload: object = None
-    """A run of messages. Something false is an empty vertex: I am alive [TRA-4]."""
+    payload: Any = None
+    """A run of messages, of which the graph and the orders see only whether it is empty: I am alive
+    [TRA-4]."""
 
 
 class CausalGate:
     """Lets a vertex pass once all that it acknowledges has passed. A vertex costs O(members)."""
 
-    __slots__ = ("_waiting", "passed")
+    __slots__ = ("_size", "_waiting", "passed")
 
     def __init__(self, size: int) -> None:
+        self._size = size
         self.passed = [0] * size
         """By rank, how many vertices passed."""
         self._waiting: dict[tuple[int, int], list[Vertex]] = {}
@@ -55,7 +57,7 @@ class CausalGate:
     def wait(self, vertex: Vertex, start: int = 0) -> bool:
         """Let it wait for the next vertex that it lacks; False if it lacks none."""
         acks, passed = vertex.acks, self.passed
-        for rank in range(start, len(passed)):
+        for rank in range(start, self._size):
             if acks[rank] > passed[rank]:
                 self._waiting.setdefault((rank, acks[rank]), []).append(vertex)
                 return True

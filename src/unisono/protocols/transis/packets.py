@@ -209,19 +209,19 @@ KINDS: Final = {**PACKETS.names, VERTEX: "vertex", 2: "nak", 4: "announce"}
 
 
 @lru_cache(maxsize=16)
-def _front(life: int, head: bytes) -> VertexPiece:
-    (sender, index, of, by, _), _ = FRONT.read(memoryview(head + bytes(2)), 0)
-    return VertexPiece(life, sender, index, of, by, 0, ())
+def _front(head: bytes) -> tuple[int, int, int, int]:
+    (sender, number, of, by, _), _ = FRONT.read(memoryview(head + bytes(2)), 0)
+    return sender, number, of, by
 
 
 def _read_vertex(life: int, body: memoryview) -> VertexPiece:
     if len(body) < PIECE_AT:
         raise BadPacket("malformed")
-    front = _front(life, bytes(body[:HEAD_BYTES]))
+    sender, number, of, by = _front(bytes(body[:HEAD_BYTES]))
     at = int.from_bytes(body[HEAD_BYTES:PIECE_AT], "big")
-    if at >= front.of:
+    if at >= of:
         raise BadPacket("malformed")
-    return front._replace(at=at, pieces=(body[PIECE_AT:],))
+    return VertexPiece(life, sender, number, of, by, at, (body[PIECE_AT:],))
 
 
 def read_all(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> list[Any]:
@@ -229,14 +229,14 @@ def read_all(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -
     if isinstance(opened, PacketTrain) and opened.first.kind == VERTEX:
         _, life, body = opened.first
         try:
-            front = _front(life, bytes(body[:HEAD_BYTES]))
+            sender, number, of, by = _front(bytes(body[:HEAD_BYTES]))
         except BadPacket as bad:
             drop(bad.reason, len(opened.indices))
             return []
         found: list[Any] = []
         for at, pieces in opened.rows():
-            if at + len(pieces) <= front.of:
-                found.append(front._replace(at=at, pieces=pieces))
+            if at + len(pieces) <= of:
+                found.append(VertexPiece(life, sender, number, of, by, at, pieces))
             else:
                 drop("malformed", len(pieces))
         return found

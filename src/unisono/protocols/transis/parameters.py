@@ -14,7 +14,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "found_us": 0,
     "answer_us": 1_000,
     "token": 0,
-    "vertex_packets": 32,
+    "vertex_packets": 88,
     "members_count_max": 32,
     "sites": 0,
     "dynamic": 0,
@@ -25,7 +25,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
 them operates; with `dynamic` 1 that is so at first, and then one with a majority of the last that
 did [TRA-18]. With `one_history` 1, too, who was outside of it comes back as a newcomer, with its
 state, and a process sees no view before its first primary component."""
-VERTEX_PACKETS_MAX: Final = 64
+VERTEX_PACKETS_MAX: Final = 128
 MEMBERS_MAX: Final = 64
 BOUNDS: Final = {
     "detect_us": (20_000, 3_600_000_000),

@@ -71,7 +71,10 @@ class Repair:
             self._tries = 0
 
     def _is_requested(self, sender: int, index: int) -> bool:
-        return any(sender == rank and a <= index <= b for rank, a, b in self._requested)
+        requested = self._requested
+        return bool(requested) and any(
+            sender == rank and a <= index <= b for rank, a, b in requested
+        )
 
     # -- requests ---------------------------------------------------------------------------------
 
