@@ -8,6 +8,7 @@ from tests.scenarios.stage import Stage
 from unisono.core import Effect, Join, Received
 from unisono.model import View
 from unisono.parts.identity import key_of
+from unisono.protocols.transis import flush
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.flow import VERTICES_MAX, Flow
 from unisono.protocols.transis.flush import Flush
@@ -295,6 +296,18 @@ def test_a_stamp_that_nobody_can_have_reached_does_not_use_up_all_stamps() -> No
     room.obey("crash c\nadvance 15000ms\nsay a word\nadvance 300ms")
     assert room.members("a") == room.members("b") == "ab"
     assert room.delivered("b") == ["a#1:1"]
+
+
+def test_a_group_goes_on_when_vertices_run_out_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flush, "INDEX_RENEWED", 20)
+    room = together("abc")
+    before = len(room.actors["a"].views)
+    for at in range(40):
+        room.obey(f"say {'abc'[at % 3]} {at}\nadvance 20ms")
+    room.obey("advance 1000ms")
+    assert len(room.actors["a"].views) > before
+    assert all(len(room.delivered(name)) == 40 and room.members(name) == "abc" for name in "abc")
+    room.keeps_the_laws()
 
 
 def test_a_newcomer_finds_a_group_that_has_changed_very_often() -> None:

@@ -21,6 +21,8 @@ from unisono.protocols.rmcast import control
 from unisono.protocols.rmcast import packets as rmcast
 from unisono.protocols.rmp import packets as rmp
 from unisono.protocols.rmp import requests
+from unisono.protocols.transis import packets as transis
+from unisono.protocols.transis import primary
 from unisono.sealing import records as sealed
 from unisono.services.calls import messages as calls
 
@@ -113,6 +115,17 @@ def page() -> str:
                     ("its messages", turn.TurnHead),
                     ("a whole welcome", rmp.RingSnapshot),
                     ("request", requests.RequestFields),
+                ],
+            ),
+            section(
+                "transis",
+                "Protocol 6. The life in the envelope is that of the configuration, in packets"
+                " about one; ranks are those in it.",
+                [
+                    *kinds(dict(enumerate(transis.PACKETS.records, 1)), transis.KINDS),
+                    ("a vertex", transis.VertexContent),
+                    ("its messages", turn.TurnHead),
+                    ("stable record", primary.PrimaryMemory),
                 ],
             ),
             section("Notes", "Of no protocol: what members have in common.", [("note", Note)]),

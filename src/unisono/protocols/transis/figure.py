@@ -60,7 +60,7 @@ ARROWS: Final = (
     Arrow(REGULAR, ComponentAnnounce, Membership.may_merge,     Membership.suggest_merge, SUGGEST),
     Arrow(REGULAR, ComponentAnnounce, always,                   Membership.greet,         REGULAR),
     Arrow(REGULAR, Agree,             always,                   Membership.remind,        REGULAR),
-    Arrow(REGULAR, Timer.LOOK,        Membership.lost_someone,  Membership.drop_silent,   SUGGEST),
+    Arrow(REGULAR, Timer.LOOK,        Membership.must_change,   Membership.drop_silent,   SUGGEST),
     Arrow(REGULAR, Timer.LOOK,        always,                   Membership.look,          REGULAR),
     Arrow(REGULAR, None,              Membership.may_leave,     Membership.suggest_leave, SUGGEST),
 

@@ -18,7 +18,7 @@ from unisono.protocols.transis.configuration import Configuration
 from unisono.protocols.transis.delivery import ApplicationQueue
 from unisono.protocols.transis.histories import OUTDATED, outdated, state_source
 from unisono.protocols.transis.ordering import LastRuns, Ordering
-from unisono.protocols.transis.packets import Agree
+from unisono.protocols.transis.packets import INDEX_RENEWED, Agree
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
@@ -80,6 +80,10 @@ class Flush:
     def is_new(self) -> bool:
         """This member has shown no view to its application, and has no state of the group."""
         return not self._delivery.shown or self._delivery.awaits_state
+
+    def is_used_up(self) -> bool:
+        """A member of the configuration has hardly a number left for its vertices."""
+        return self.ordering is not None and max(self.ordering.graph.acks()) > INDEX_RENEWED
 
     # -- reports ----------------------------------------------------------------------------------
 

@@ -213,12 +213,13 @@ class Membership:
         self._failures.probe(out)
         self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
 
-    def lost_someone(self, event: object) -> bool:
+    def must_change(self, event: object) -> bool:
+        """Somebody is silent, or vertices run out of numbers."""
         self._failures.look()
-        return bool(self._failures.silent())
+        return bool(self._failures.silent()) or self._flush.is_used_up()
 
     def drop_silent(self, event: object, out: list[Effect]) -> None:
-        """[TRA-15] The others go on without those that are silent."""
+        """[TRA-15] The others go on without those that are silent, if any are."""
         self._suggestion.fail(self._failures.silent())
         self._outgoing.arm(Timer.LOOK, self._parameters.look_us, out)
         self._begin({}, out)

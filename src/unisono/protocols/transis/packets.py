@@ -24,7 +24,9 @@ from unisono.wire import Envelope
 
 PROTOCOL: Final = 6
 INDEX_MAX: Final = (1 << 32) - 1
-STAMP_MAX: Final = 1 << 31
+INDEX_RENEWED: Final = INDEX_MAX - (1 << 24)
+"""A configuration of which a member has come so far makes way for the next."""
+STAMP_MAX: Final = 1 << 62
 NAME_CHARS_MAX: Final = 64
 WHOLE: Final = 0xFFFF
 """As the last packet that is asked for: up to the end of the vertex."""
@@ -32,7 +34,7 @@ VERTEX: Final = 1
 """The kind of `VertexFront`."""
 
 
-Stamp: TypeAlias = Annotated[int, bounded("I", 0, STAMP_MAX)]
+Stamp: TypeAlias = Annotated[int, bounded("Q", 0, STAMP_MAX)]
 PrimaryNumber: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
 
 

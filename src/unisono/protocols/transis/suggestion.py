@@ -21,7 +21,7 @@ HEARD_MAX: Final = 256
 STAMPS_AHEAD_MAX: Final = 1 << 20
 """Stamps rise by one with each attempt. One that is further ahead than this is not believed: a
 single wrong one would use up all that there are."""
-ENTRY_BYTES: Final = 12
+ENTRY_BYTES: Final = 16
 """A key and its stamp."""
 FAILED_BYTES: Final = 8
 FAILED_MIN: Final = 8
