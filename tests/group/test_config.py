@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -182,7 +182,14 @@ def test_a_level_can_be_written(text: Any, level: Any) -> None:
     assert configs.service_level(text) == level
 
 
-@pytest.mark.parametrize("level", ["resilient(0)", "resilient:-3", Resilient(0)])
+@pytest.mark.parametrize(
+    "level",
+    [
+        "resilient(0)",
+        "resilient:-3",
+        *(Resilient(k) for k in cast("list[int]", [0, 1.5, "2", True])),
+    ],
+)
 def test_a_message_is_held_by_one_or_more(level: Any) -> None:
     with pytest.raises(Misuse, match="give a number of members above 0, majority or all"):
         configs.service_level(level)

@@ -182,7 +182,7 @@ def _with_attempt(state: State, ballot: ReformBallot, attempt: AttemptState) -> 
     )
 
 
-def check(state: State) -> None:
+def check(case: Case, state: State) -> None:
     """The laws, in one state."""
     decided = {
         attempt.proposal
@@ -197,6 +197,9 @@ def check(state: State) -> None:
         assert new_list is not None
         if new_list.sync < state.resilient:
             raise Broken(f"{state.resilient} was resilient; the new list ends at {new_list.sync}")
+        holders = {site for site, known in state.sites if known.held >= new_list.sync}
+        if not case.quorums(new_list.sync).has_majority(holders):
+            raise Broken(f"the new list ends at {new_list.sync}, which {sorted(holders)} hold")
 
 
 LAST: Final = ReformBallot(1 << 30, 0)
@@ -238,7 +241,7 @@ def explore(case: Case, limit: int = 2_000_000) -> Found:
     while queue:
         state = queue.popleft()
         try:
-            check(state)
+            check(case, state)
             for alive in case.enough(state):
                 check_end(case, state, alive)
         except Broken as broken:

@@ -62,6 +62,17 @@ def test_slaves_that_never_confirm_again_are_caught(monkeypatch: pytest.MonkeyPa
     assert "do not confirm" in explore(STATIC).law
 
 
+def test_accepting_a_list_without_what_it_asks_for_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those who go on could not get it any more once its only holder is dead."""
+    accept = Slave.accept
+    monkeypatch.setattr(
+        Slave, "accept", lambda self, ballot, new_list, held: accept(self, ballot, new_list, 9)
+    )
+    assert "which [1] hold" in explore(STATIC).law
+
+
 @pytest.mark.soak
 def test_a_majority_of_the_current_view_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two join at once: with one they make a majority of five; the other two are one of three."""

@@ -317,12 +317,11 @@ def terms(config: Config) -> Mapping[str, str]:
 def service_level(asked: str | ServiceLevel) -> ServiceLevel:
     """`safe`, `resilient(2)` or `resilient:2`, `resilient(majority)`, or a level itself."""
     found = level_named(asked) if isinstance(asked, str) else asked
-    if (
-        isinstance(found, Resilient)
-        and found.k < 1
-        and found.k not in (Resilient.MAJORITY, Resilient.ALL)
-    ):
-        raise Misuse(f"resilient({found.k}): give a number of members above 0, majority or all")
+    if isinstance(found, Resilient):
+        is_number = isinstance(found.k, int) and not isinstance(found.k, bool)
+        if not is_number or (found.k < 1 and found.k not in (Resilient.MAJORITY, Resilient.ALL)):
+            text = f"resilient({found.k!r}): give a number of members above 0, majority or all"
+            raise Misuse(text)
     if isinstance(found, Service | Resilient):
         return found
     levels = ", ".join(name.lower() for name in Service.__members__)

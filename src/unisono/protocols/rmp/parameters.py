@@ -8,6 +8,7 @@ from typing import Final
 
 from unisono.errors import Misuse
 from unisono.model import SizeVote
+from unisono.protocols.rmp.packets import BLOCK_PACKETS_MAX
 from unisono.requests import VoteSize
 
 DEFAULTS: Final = {
@@ -62,6 +63,9 @@ class Parameters:
         for name in DEFAULTS.keys() - OWN:
             if getattr(chosen, name) < 1:
                 raise Misuse(f"{name}={getattr(chosen, name)}: give a number above 0")
+        if chosen.block_packets > BLOCK_PACKETS_MAX:
+            text = f"block_packets={chosen.block_packets}: give at most {BLOCK_PACKETS_MAX}"
+            raise Misuse(text)
         VoteSize(chosen.minimum)  # Checks it.
         return chosen
 
