@@ -1,6 +1,6 @@
 """A work queue without a server. A job counts as queued once a majority of the members holds it; a
 worker takes it under a lock, so that no two do it at once; when a worker is killed, its lock is
-released in the total order and another worker takes the job.
+released in the total order and another worker does the job again.
 
 python examples/jobs.py                three workers here, of which one is killed every other second
 python examples/jobs.py --work ann     a worker alone: run others in other terminals, and the queue
@@ -45,6 +45,11 @@ class Board:
     def restore(self, state: bytes) -> None:
         self.jobs, self.done, self.running = map(dict, json.loads(state))
 
+    def at_work(self) -> dict[str, str]:
+        """By worker, the job that it does now."""
+        jobs = {job % LOCKS: what for job, what in self.jobs.items() if job not in self.done}
+        return {name: jobs[number] for number, name in self.running.items() if number in jobs}
+
     def open(self) -> list[int]:
         """The jobs that nobody has done, or does."""
         busy = self.running.keys()
@@ -62,16 +67,16 @@ class Board:
                 case unisono.Stable(messages):
                     self.stable |= {each.seq for each in messages if each.seq in self.jobs}
                 case unisono.View(changes=changes):
-                    lost = {each for change in changes if change.what is ChangeKind.FAILED
-                            for each in change.who}  # fmt: skip
                     for change in changes:
-                        number = change.number or 0
+                        names = [member.name for member in change.who]
                         if change.what is ChangeKind.LOCK_GRANTED:
-                            self.running[number] = change.who[0].name
+                            self.running[change.number or 0] = names[0]
                         elif change.what is ChangeKind.LOCK_RELEASED:
-                            name = self.running.pop(number, None)
-                            if lost.intersection(change.who):
-                                self.news.append(f"{name} is gone: its lock {number} is released")
+                            self.running.pop(change.number or 0, None)
+                        elif change.what is ChangeKind.FAILED:
+                            lost = [f"{who}, which did {job}" for who, job in self.at_work().items()
+                                    if who in names]  # fmt: skip
+                            self.news.append(f"the group is without {', '.join(lost or names)}")
             self.changed.set()
 
     async def until(self, ready: Any) -> None:
@@ -80,10 +85,10 @@ class Board:
             await self.changed.wait()
 
     def __str__(self) -> str:
-        running = [f"{name} on {number}" for number, name in sorted(self.running.items())]
+        at_work = [f"{name} on {job}" for name, job in sorted(self.at_work().items())]
         return (
             f"ordered {len(self.jobs):3}  stable {len(self.stable):3}"
-            f"  done {len(self.done):3}  locks: {', '.join(running) or 'free'}"
+            f"  done {len(self.done):3}  at work: {', '.join(at_work) or 'nobody'}"
         )
 
 
@@ -190,11 +195,8 @@ async def direct(options: argparse.Namespace) -> int:
                     async with asyncio.timeout(0.5):
                         await board.until(lambda: False)
                 news, board.news = board.news, []
-                if not options.json:
-                    for line in news:
-                        print(f"-- {line}", flush=True)
-                    names = " ".join(member.name for member in group.members)
-                    print(f"{board}  members: {names}", flush=True)
+                for line in () if options.json else (*(f"-- {each}" for each in news), board):
+                    print(line, flush=True)
             await queueing
         finally:
             if not options.join:
@@ -202,8 +204,9 @@ async def direct(options: argparse.Namespace) -> int:
             kills = workers.kills
             await workers.end()
     found = {"jobs": options.jobs, "stable": len(board.stable), "done": len(board.done)}
-    found |= {"kills": kills, "by": {name: list(board.done.values()).count(name) for name in NAMES}}
-    print(json.dumps(found) if options.json else f"{kills} kills; done by {found['by']}")
+    by = {name: list(board.done.values()).count(name) for name in sorted({*board.done.values()})}
+    text = f"all done, through {kills} kills: {', '.join(f'{name} {by[name]}' for name in by)}"
+    print(json.dumps(found | {"kills": kills, "by": by}) if options.json else text)
     return 0
 
 
