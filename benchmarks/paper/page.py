@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.marks import fill
 from benchmarks.paper.curves import drawn
 from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, CurveFigure, Curves, CurveSummary, size
 from unisono.errors import Misuse
@@ -55,11 +56,6 @@ def _fill(
     about: str,
 ) -> bool:
     """Put the tables between the marks of the page; whether it has them."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        return False
     pictures = Path(os.path.relpath(out, page.parent)).as_posix()
     parts = [f"{about[0].upper()}{about[1:]}."]
     for figure in figures:
@@ -72,8 +68,7 @@ def _fill(
         parts.append("Not measured: " + "; ".join(found["missing"]) + ".")
     if found["repeated"]:
         parts.append("Begun again with a new group: " + "; ".join(found["repeated"]) + ".")
-    page.write_text("\n\n".join((before + begin, *parts, end + after)), encoding="utf-8")
-    return True
+    return fill(page, BEGIN, END, parts)
 
 
 def rows(

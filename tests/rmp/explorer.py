@@ -182,8 +182,8 @@ def _with_attempt(state: State, ballot: ReformBallot, attempt: AttemptState) -> 
     )
 
 
-def check(case: Case, state: State) -> None:
-    """The laws, in one state."""
+def check(case: Case, state: State) -> NewList | None:
+    """The laws, in one state. What is decided."""
     decided = {
         attempt.proposal
         for ballot, attempt in state.attempts
@@ -200,15 +200,16 @@ def check(case: Case, state: State) -> None:
         holders = {site for site, known in state.sites if known.held >= new_list.sync}
         if not case.quorums(new_list.sync).has_majority(holders):
             raise Broken(f"the new list ends at {new_list.sync}, which {sorted(holders)} hold")
+    return next(iter(decided), None)
 
 
 LAST: Final = ReformBallot(1 << 30, 0)
 """An attempt after all others."""
 
 
-def check_end(case: Case, state: State, alive: Set[int]) -> None:
+def check_end(case: Case, state: State, alive: Set[int], decided: NewList | None) -> None:
     """From here it ends under fairness: when these are alive, hear each other, and one of them
-    makes an attempt that nobody disturbs, a new list is decided."""
+    makes an attempt that nobody disturbs, a new list is decided: the one that was, if any."""
     known = {site: known for site, known in state.sites if site in alive}
     attempt = Attempt(LAST)
     for site, (held, _, promised, accepted) in known.items():
@@ -217,6 +218,8 @@ def check_end(case: Case, state: State, alive: Set[int]) -> None:
     found = attempt.propose(1, 1, sorted(case.sites()))
     if isinstance(found, Cause):
         raise Broken(f"{sorted(alive)} cannot decide")
+    if decided not in (None, found):
+        raise Broken(f"two new lists are decided: {sorted(alive)} propose another")
     held = max(known[site].held for site in attempt.answers)
     for site in attempt.answers:
         slave = Slave(LAST, known[site].accepted)
@@ -241,9 +244,9 @@ def explore(case: Case, limit: int = 2_000_000) -> Found:
     while queue:
         state = queue.popleft()
         try:
-            check(case, state)
+            decided = check(case, state)
             for alive in case.enough(state):
-                check_end(case, state, alive)
+                check_end(case, state, alive, decided)
         except Broken as broken:
             return Found(len(before), _story(before, state), str(broken))
         for name, after in successors(case, state):

@@ -10,6 +10,7 @@ import pytest
 from tests.rmp.explorer import Case, explore
 from tests.rmp.theatre import together
 from unisono.core import Cause
+from unisono.protocols.rmp import agreement
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint, united
 from unisono.protocols.rmp.group_state import MinimumSize
 from unisono.protocols.rmp.packets import AckFields, PacketKind
@@ -40,6 +41,17 @@ def test_a_list_that_ignores_what_was_accepted_is_caught(monkeypatch: pytest.Mon
 
     propose = Attempt.propose
     monkeypatch.setattr(Attempt, "propose", forgetful)
+    assert explore(STATIC).law.startswith("two new lists")
+
+
+def test_a_list_that_takes_over_the_first_accepted_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Instead of the one under the highest ballot."""
+    ballot_of = agreement._ballot_of
+    monkeypatch.setattr(
+        agreement, "_ballot_of", lambda each: (-ballot_of(each).round, -ballot_of(each).site)
+    )
     assert explore(STATIC).law.startswith("two new lists")
 
 
