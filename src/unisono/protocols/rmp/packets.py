@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import lru_cache
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
@@ -102,18 +101,11 @@ class Data(NamedTuple):
         )
 
 
-@lru_cache(maxsize=16)
-def _data_front(head: bytes) -> Data:
-    (source, number, of, k, _), _ = DATA.read(memoryview(head + bytes(2)), 0)
-    return Data(source, number, 0, of, k, ())
-
-
 def _read_data(body: memoryview) -> Data:
-    front = _data_front(bytes(body[:DATA_BYTES]))
-    index = int.from_bytes(body[DATA_BYTES:PIECE_AT], "big")
-    if index >= front.of or len(body) < PIECE_AT:
+    (source, number, of, k, index), at = DATA.read(body, 0)
+    if index >= of:
         raise BadPacket("malformed")
-    return front._replace(at=index, pieces=[body[PIECE_AT:]])
+    return Data(source, number, index, of, k, [body[at:]])
 
 
 class BlockHead(NamedTuple):
@@ -394,7 +386,7 @@ def read_all(
     if isinstance(opened, PacketTrain) and opened.first.kind == PacketKind.DATA:
         kind, trid, body = opened.first
         try:
-            front = _data_front(bytes(body[:DATA_BYTES]))
+            front = _read_data(body)
         except BadPacket as bad:
             drop(bad.reason, len(opened.indices))
             return []

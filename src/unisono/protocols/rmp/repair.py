@@ -144,6 +144,10 @@ class Repair:
     ) -> None:
         """The packets of a block, or some of them, as one burst: only the last may be shorter."""
         life = self._state.trid if trid is None else trid
+        if block.count == 1:  # A lone message is one.
+            front = DATA.pack(block.holder, block.s, 1, block.flags, 0)
+            out.append(Send(to, [self._codec.seal(PacketKind.DATA, front + block.content, life)]))
+            return
         which = range(block.count) if indices is None else indices
         pieces = block.pieces(which)
         head = DATA.pack(block.holder, block.s, block.count, block.flags, 0)[:DATA_BYTES]

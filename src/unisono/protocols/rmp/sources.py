@@ -279,9 +279,10 @@ class Sources:
 
     def has_gap(self) -> bool:
         """Something of a source is here whose beginning is not."""
-        if any(s.incoming or s.blocks.highest > s.blocks.received for s in self.by_key.values()):
-            return True
-        return any(not self.has(*block) for block in self._wanted)
+        for source in self.by_key.values():  # Twice as fast as `any`; called in every step.
+            if source.incoming or source.blocks.highest > source.blocks.received:
+                return True
+        return bool(self._wanted) and any(not self.has(*block) for block in self._wanted)
 
     def want(self, leftovers: Iterable[tuple[int, Ranges]]) -> None:
         """[RMP-11] Blocks of the lost that a new list asks its members to hold."""
