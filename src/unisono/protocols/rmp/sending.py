@@ -44,11 +44,7 @@ class BlockSender:
     def send_blocks(self, out: list[Effect]) -> None:
         state = self._state
         for _ in range(0 if self._send_queue.is_empty() else BLOCKS_MAX):
-            for run in self._send_queue.next_best_effort():
-                record = BestEffort(state.key, self._send_queue.block, write_runs([run]))
-                self._outgoing.send(PacketKind.BEST_EFFORT, record, out)
-                mine = self._sources.take_best_effort(*record)
-                self._delivery.messages(mine, ordered=False)
+            self._send_best_effort(out)
             block = self._send_queue.next_block(
                 state.now_us, len(state.group.entries), self._queue.held
             )
@@ -59,6 +55,15 @@ class BlockSender:
         if self._send_queue.has_flights() and not self._outgoing.is_armed(Timer.RESEND):
             after_us = self._send_queue.due_us() - state.now_us
             self._outgoing.arm(Timer.RESEND, max(1, after_us), out)
+
+    def _send_best_effort(self, out: list[Effect]) -> None:
+        key, after = self._state.key, self._send_queue.block
+        runs = self._send_queue.next_best_effort()
+        records = [BestEffort(key, after, write_runs([run])) for run in runs]
+        if records:
+            self._outgoing.send_each(PacketKind.BEST_EFFORT, records, out)
+        for record in records:
+            self._delivery.messages(self._sources.take_best_effort(*record), ordered=False)
 
     def resend(self, out: list[Effect]) -> None:
         """No ACK has named our blocks: the token site may have missed them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import auto
 from typing import Any, Final
 
@@ -162,8 +163,19 @@ class Outgoing:
         to: Target = EVERYONE,
         trid: int | None = None,
     ) -> None:
+        self.send_each(kind, (record,), out, to, trid)
+
+    def send_each(
+        self,
+        kind: int,
+        records: Iterable[Any],
+        out: list[Effect],
+        to: Target = EVERYONE,
+        trid: int | None = None,
+    ) -> None:
+        """A packet for each, sent together."""
         life = self._state.trid if trid is None else trid
-        out.append(Send(to, [self._codec.seal(kind, encode(record), life)]))
+        out.append(Send(to, [self._codec.seal(kind, encode(each), life) for each in records]))
 
     def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
         self._armed.add(timer)
