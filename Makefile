@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 # Tests, demos and benches start many processes: the code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint check rules soak fuzz explore bench bench-peers curves docs clean
+.PHONY: help setup demo test lint check rules soak fuzz explore bench bench-peers curves levels docs clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ bench-peers: setup  ## install the systems that the bench measures beside us: De
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures
+
+levels: setup  ## what each level of service costs, as curves, for docs/BENCHMARKS.md: seven minutes
+	@$(BIN)/python -m benchmarks.levels
 
 docs: setup  ## the documents as a site, in build/site; a broken link is an error
 	@$(PIP) install -c constraints.txt -e '.[docs]'

@@ -51,7 +51,7 @@ Row = Mapping[str, Any]
 Point = tuple[float, float]
 
 
-class Curves(NamedTuple):
+class LevelsPicture(NamedTuple):
     """A picture: lines over the group's size, or over the load of its smallest group."""
 
     name: str
@@ -74,11 +74,11 @@ def _rate(row: Row) -> list[Point]:
 
 
 PICTURES: Final = (
-    Curves("levels-group", "Delay of a lone message", "members", "µs, median", _lone),
-    Curves(
+    LevelsPicture("levels-group", "Delay of a lone message", "members", "µs, median", _lone),
+    LevelsPicture(
         "levels-load", "Delay under load", "share of the level's own peak", "µs, median", _loaded
     ),
-    Curves("levels-rate", "Throughput of one sender", "members", "messages a second", _rate),
+    LevelsPicture("levels-rate", "Throughput of one sender", "members", "messages a second", _rate),
 )
 
 
@@ -95,36 +95,36 @@ def label(row: Row) -> str:
     return f"{row['system'].removeprefix('unisono-')} {row['service']}"
 
 
-def lines_of(rows: Sequence[Row], curves: Curves) -> dict[str, list[Point]]:
+def lines_of(rows: Sequence[Row], picture: LevelsPicture) -> dict[str, list[Point]]:
     """A line for each level; over the load, of the smallest group."""
     least = min(row["members"] for row in rows)
     found: dict[str, list[Point]] = {}
     for row in rows:
         is_raw = row["system"] == "raw"  # Its small messages share packets: no throughput to show.
-        if not (is_raw and curves.points is not _lone) and (
-            curves.points is not _loaded or row["members"] == least
+        if not (is_raw and picture.points is not _lone) and (
+            picture.points is not _loaded or row["members"] == least
         ):
-            found.setdefault(label(row), []).extend(curves.points(row))
+            found.setdefault(label(row), []).extend(picture.points(row))
     return {name: sorted(points) for name, points in found.items()}
 
 
 # -- pictures --------------------------------------------------------------------------------------
 
 
-def drawn(rows: Sequence[Row], curves: Curves, subtitle: str) -> str:
-    lines = lines_of(rows, curves)
+def drawn(rows: Sequence[Row], picture: LevelsPicture, subtitle: str) -> str:
+    lines = lines_of(rows, picture)
     points = [point for line in lines.values() for point in line]
     ticks = sorted({x for x, _ in points})
     low, wide = math.log(ticks[0]), math.log(ticks[-1] / ticks[0]) or 1.0
     across = Axis([(x, f"{x:g}") for x in ticks], lambda x: (math.log(x) - low) / wide, "")
-    up = logarithmic(min(y for _, y in points), max(y for _, y in points), curves.unit)
+    up = logarithmic(min(y for _, y in points), max(y for _, y in points), picture.unit)
     # The legend is in the order of the lines' ends.
     order = sorted(lines, key=lambda name: -lines[name][-1][1])
     inks = dict(zip(lines, cycle(INKS)))
     parts = [
-        words(24, 30, curves.title, "head"),
+        words(24, 30, picture.title, "head"),
         words(24, 49, subtitle, "faint small"),
-        *_grid(across, up, curves.across),
+        *_grid(across, up, picture.across),
     ]
     for at, name in enumerate(order):
         places = [_place(across, up, point) for point in lines[name]]
@@ -135,7 +135,7 @@ def drawn(rows: Sequence[Row], curves: Curves, subtitle: str) -> str:
         key += words(WIDTH - RIGHT + 54, y, name, "small")
         line = path(*places, kind=dash) + "".join(dots) + key
         parts.append(tag("g", tag("title", text_of(name)) + line, class_=f"packet {inks[name]}"))
-    return document(curves.title, WIDTH, HEIGHT, parts)
+    return document(picture.title, WIDTH, HEIGHT, parts)
 
 
 def _place(across: Axis, up: Axis, point: Point) -> Point:
