@@ -15,7 +15,7 @@ from unisono.services.replication.effects import (
     SendCheckpoint,
     SendGreens,
 )
-from unisono.services.replication.exchange import TAKEN_OUT, KnowledgeExchange
+from unisono.services.replication.exchange import KnowledgeExchange
 from unisono.services.replication.order import Submissions, UpdateOrder, lines_of
 from unisono.services.replication.records import (
     AttemptMessage,
@@ -39,6 +39,9 @@ from unisono.services.replication.records import (
 from unisono.services.replication.stability import Lines
 from unisono.services.replication.voting import PrimaryChoice, electors, has_majority
 
+TAKEN_OUT: Final = (
+    "this replica was taken out of the replication group: add it again, with a new path"
+)
 PIECE_BYTES_MAX: Final = 256 << 10
 """Updates are sent together up to about this much."""
 
@@ -67,6 +70,8 @@ class Component:
         """Of the replication group, when the attempt was made."""
         self._voters: tuple[str, ...] = ()
         """Those that make it."""
+        self._is_left_out = False
+        """Those that are connected know that this replica was taken out."""
         self.sender = ""
         """Of the message at hand."""
         self.failure = ""
@@ -150,7 +155,8 @@ class Component:
         """What some of the component lack."""
         exchange = self._exchange
         exchange.plan()
-        if reason := exchange.refusal(self._name, self._order.gone):
+        self._is_left_out = exchange.leaves_out(self._name, self._order.gone)
+        if reason := exchange.refusal(self._name):
             self.failure = reason
             out.append(Fail(reason))
             return
@@ -261,6 +267,11 @@ class Component:
         """Another has installed a component without this one, which was taken out: until then it is
         needed, as that one may not come to know that the attempt is complete."""
         return self.sender in self._voters and not self.is_member(event)
+
+    def is_left_out(self, event: AttemptMessage) -> bool:
+        """Those that attempt know the last primary component, and none can have added this one
+        again. What others know may be past, and then it is needed."""
+        return self._is_left_out
 
     def depart(self, event: Any, out: list[Any]) -> None:
         self.failure = TAKEN_OUT

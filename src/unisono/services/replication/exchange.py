@@ -4,14 +4,10 @@ the same."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from unisono.services.replication.records import Primary, StateMessage, Update
 from unisono.services.replication.voting import merged_instances, vulnerable_in
-
-TAKEN_OUT: Final = (
-    "this replica was taken out of the replication group: add it again, with a new path"
-)
 
 
 class Duty(NamedTuple):
@@ -123,19 +119,22 @@ class KnowledgeExchange:
     def duty_of(self, name: str) -> Duty | None:
         return self._duties.get(name)
 
-    def refusal(self, name: str, gone: Collection[str]) -> str:
+    def refusal(self, name: str) -> str:
         """Why this member must not take part; empty if it may."""
-        if name not in self.sound:
-            return (
-                f"the group knows another log of {name!r}: what that had logged is lost; remove"
-                f" {name!r} from the group, then add it again, with a new path"
-            )
+        if name in self.sound:
+            return ""
+        return (
+            f"the group knows another log of {name!r}: what that had logged is lost; remove"
+            f" {name!r} from the group, then add it again, with a new path"
+        )
+
+    def leaves_out(self, name: str, gone: Collection[str]) -> bool:
+        """Whether this member was taken out, as far as these know."""
         mine, best = self.states[name], self._best()
+        if name in best.members or name in best.vote.primary.names:
+            return False
         took_part = name in mine.members and (mine.green or mine.vote.primary.place)
-        if name not in best.members and name not in best.vote.primary.names:
-            if took_part or name in gone:
-                return TAKEN_OUT
-        return ""
+        return bool(took_part) or name in gone
 
     def has_open_attempt(self, primary: Primary) -> bool:
         """Whether one of them may be part of a component of which they do not know all."""

@@ -54,6 +54,8 @@ ARROWS: Final = (
     Arrow(NON_PRIM,         StateMessage,     always,          stay,              NON_PRIM),
     Arrow(NON_PRIM,         ForgetMessage,    C.is_apart_from, C.forget,          EXCHANGE_STATES),
     Arrow(NON_PRIM,         ForgetMessage,    always,          stay,              NON_PRIM),
+    Arrow(NON_PRIM,         AttemptMessage,   C.is_left_out,   C.depart,          NON_PRIM),
+    Arrow(NON_PRIM,         AttemptMessage,   always,          stay,              NON_PRIM),
     Arrow(NON_PRIM,         UpdatesMessage,   always,          C.take_red,        NON_PRIM),
     Arrow(NON_PRIM,         Submitted,        always,          C.submit,          NON_PRIM),
     Arrow(NON_PRIM,         Interrupted,      always,          C.interrupt,       NON_PRIM),
