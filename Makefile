@@ -49,9 +49,10 @@ soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by
 fuzz: setup  ## hostile bytes and packets, to decoders and live members; SECONDS=60
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
-explore: setup  ## MTP's agreement in every interleaving, RMP's reformation under every crash and cut: half an hour
+explore: setup  ## MTP's agreement in every interleaving, RMP's reformation and replicated logs under every crash and cut: an hour
 	@$(BIN)/python -m tests.mtp.explore
 	@$(BIN)/python -m tests.rmp.reform_explorer
+	@$(BIN)/python -m tests.replication.explorer
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench

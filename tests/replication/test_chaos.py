@@ -43,10 +43,10 @@ def broken(seeds: Iterable[int], engine: type[ReplicaEngine] = ReplicaEngine) ->
 # In 168 a member is taken out that the next primary component needs; in 170 and 5,000,238 states
 # are exchanged again in one view, since the members have changed. In 2,900,612 and 2,900,744 one
 # that is taken out stops before another has gone on without it; in 2,900,488 the members change
-# between what is stable and its report; in 2,900,915 a newcomer alone knows what a lost member had
-# ordered; in 8,000,535 the last primary component was one member, and that one is lost; in
-# 8,003,475 only a lost member had told some positions; in 8,006,124 one that was taken out, and added
-# again, first meets one that has not heard of the second.
+# between what is stable and its report; in 2,900,915 a newcomer alone knows what a lost member
+# had ordered; in 8,000,535 the last primary component was one member, and that one is lost; in
+# 8,003,475 only a lost member had told some positions; in 8,006,124 one that was taken out and
+# added again, first meets one that has not heard of the second.
 KNOWN = (
     *(168, 170, 5_000_238, 2_900_488, 2_900_612, 2_900_744, 2_900_915),
     *(8_000_535, 8_003_475, 8_006_124),
