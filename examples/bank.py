@@ -99,23 +99,23 @@ class Accounts(Participant):
 # -- one member ------------------------------------------------------------------------------------
 
 
-def tell(kind: str, **told: Any) -> None:
-    print(json.dumps({"kind": kind, **told}), flush=True)
+def report(kind: str, **facts: Any) -> None:
+    print(json.dumps({"kind": kind, **facts}), flush=True)
 
 
-class Teller(Accounts):
-    """Accounts that say what happens."""
+class ReportingAccounts(Accounts):
+    """Accounts that report what happens."""
 
     def commit(self, action: Action) -> None:
         super().commit(action)
-        tell("done", key=action.key, total=self.total)
+        report("done", key=action.key, total=self.total)
 
     def abort(self, action: Action, reason: str) -> None:
-        tell("undone", key=action.key, why=reason)
+        report("undone", key=action.key, why=reason)
 
     def restore(self, state: bytes, last: Last | None) -> None:
         super().restore(state, last)
-        tell("restored", total=self.total, last=last and last.key, differed=self.differed)
+        report("restored", total=self.total, last=last and last.key, differed=self.differed)
 
 
 async def move(actions: Actions, pace_s: float) -> None:
@@ -126,24 +126,24 @@ async def move(actions: Actions, pace_s: float) -> None:
         try:
             outcome = await actions.run({giver: b"%d" % -coins, taker: b"%d" % coins})
         except Uncertain as error:
-            tell("uncertain", why=str(error))
+            report("uncertain", why=str(error))
             continue
         except unisono.Stopped as stop:
-            tell("stopped", why=stop.reason)
+            report("stopped", why=stop.reason)
             return
-        told = outcome.reason if isinstance(outcome, Aborted) else "done"
-        tell("moved", giver=giver, taker=taker, coins=coins, how=told, longest_s=actions.longest_s)
+        how = outcome.reason if isinstance(outcome, Aborted) else "done"
+        report("moved", giver=giver, taker=taker, coins=coins, how=how, longest_s=actions.longest_s)
         await asyncio.sleep(pace_s * random.random())
 
 
 async def watch(actions: Actions) -> None:
-    """Tell of each view, and when it came; the clock is the same for all processes here."""
-    told = None
+    """Report each view, and when it came; the clock is the same for all processes here."""
+    reported = None
     while True:
         with contextlib.suppress(unisono.Stopped):
-            if (view := actions.group.view) is not told:
-                told = view
-                tell("view", members=[str(each) for each in view.members], at_s=time.monotonic())
+            if (view := actions.group.view) is not reported:
+                reported = view
+                report("view", members=[str(each) for each in view.members], at_s=time.monotonic())
         await asyncio.sleep(0.005)
 
 
@@ -156,8 +156,8 @@ async def obey(actions: Actions, accounts: Accounts, moving: asyncio.Task[None])
         if word == "quiet":
             moving.cancel()
         elif word == "table":
-            told = {"coins": accounts.coins, "open": len(actions.open())}
-            tell("table", **told, longest_s=actions.longest_s, counters=actions.counters())
+            table = {"coins": accounts.coins, "open": len(actions.open())}
+            report("table", **table, longest_s=actions.longest_s, counters=actions.counters())
 
 
 async def member(name: str, port: int, disk: str, pace_s: float) -> None:
@@ -169,12 +169,12 @@ async def member(name: str, port: int, disk: str, pace_s: float) -> None:
             path.with_suffix(".new").replace(path)
 
     kept = path.read_bytes() if path is not None and path.exists() else b""
-    accounts = Teller(name, dict.fromkeys(NAMES, COINS), kept, keep)
+    accounts = ReportingAccounts(name, dict.fromkeys(NAMES, COINS), kept, keep)
     stable = str(Path(disk, f"{name}.ring")) if disk else ""
     async with Actions(accounts).join(
         "bank", name=name, protocol="ring", sites=len(NAMES), port=port, stable=stable, join_s=30
     ) as actions:
-        tell("joined", me=str(actions.group.me))
+        report("joined", me=str(actions.group.me))
         moving = asyncio.create_task(move(actions, pace_s))
         watching = asyncio.create_task(watch(actions))
         await obey(actions, accounts, moving)
@@ -182,15 +182,15 @@ async def member(name: str, port: int, disk: str, pace_s: float) -> None:
         watching.cancel()
 
 
-# -- all of them, and the one who kills -----------------------------------------------------------
+# -- all of them, killed at random -----------------------------------------------------------------
 
 
-class Life:
-    """A member's process, and what it has told."""
+class Child:
+    """A member's process, and what it has reported."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name, self.process = name, process
-        self.told: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
         self.killed_s = 0.0
         self.reading = asyncio.create_task(self._read())
 
@@ -198,10 +198,10 @@ class Life:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             with contextlib.suppress(ValueError):  # killed amid a line
-                self.told.append(json.loads(line))
+                self.reports.append(json.loads(line))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        return [each for each in self.told if each["kind"] == kind]
+        return [each for each in self.reports if each["kind"] == kind]
 
     def order(self, word: str) -> None:
         assert self.process.stdin is not None
@@ -217,13 +217,13 @@ async def until(done: Callable[[], Any], what: str, within_s: float = 60) -> Non
 
 
 class Bank:
-    """The members' processes, those that live and those that were killed."""
+    """The members' processes: those that run and those that were killed."""
 
-    def __init__(self, arguments: list[str], disk: str, say: Callable[[str], None]) -> None:
+    def __init__(self, arguments: list[str], disk: str, show: Callable[[str], None]) -> None:
         self._arguments, self._disk = arguments, disk
-        self.say = say
-        self.lives: list[Life] = []
-        self.now: dict[str, Life] = {}
+        self.show = show
+        self.children: list[Child] = []
+        self.now: dict[str, Child] = {}
         self.kills = 0
 
     async def start(self, name: str) -> None:
@@ -232,14 +232,14 @@ class Bank:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stdin=pipe, stdout=pipe
         )
-        self.now[name] = Life(name, process)
-        self.lives.append(self.now[name])
+        self.now[name] = Child(name, process)
+        self.children.append(self.now[name])
 
-    async def told(self, name: str, kind: str) -> None:
-        life = self.now[name]
-        done = lambda: life.of(kind) or life.process.returncode is not None  # noqa: E731
+    async def wait_for(self, name: str, kind: str) -> None:
+        child = self.now[name]
+        done = lambda: child.of(kind) or child.process.returncode is not None  # noqa: E731
         await until(done, f"{name} {kind}")
-        if life.process.returncode is not None:
+        if child.process.returncode is not None:
             raise SystemExit(f"{name} ended before it was {kind}")
 
     async def kill(self, name: str) -> None:
@@ -248,25 +248,25 @@ class Bank:
         await self.now[name].process.wait()
         await self.now[name].reading
         self.kills += 1
-        self.say(f"killed {name}")
+        self.show(f"killed {name}")
 
     async def settled(self) -> list[dict[str, Any]]:
         """Until nothing is open and all hold the same: the tables."""
         for _ in range(200):
-            for life in self.now.values():
-                life.order("table")
+            for child in self.now.values():
+                child.order("table")
             await asyncio.sleep(0.2)
-            tables = [life.of("table")[-1] for life in self.now.values() if life.of("table")]
+            tables = [child.of("table")[-1] for child in self.now.values() if child.of("table")]
             same = len({json.dumps(each["coins"], sort_keys=True) for each in tables}) == 1
             if same and len(tables) == len(NAMES) and not any(each["open"] for each in tables):
                 return tables
         raise SystemExit(f"they do not come to the same: {tables}")
 
     async def end(self) -> None:
-        for life in self.now.values():
-            if life.process.returncode is None:
-                life.process.kill()
-                await life.process.wait()
+        for child in self.now.values():
+            if child.process.returncode is None:
+                child.process.kill()
+                await child.process.wait()
 
 
 async def kill_at_random(bank: Bank, seconds: float, every_s: float, count: int) -> None:
@@ -281,21 +281,21 @@ async def kill_at_random(bank: Bank, seconds: float, every_s: float, count: int)
         for name in names:
             await bank.start(name)
         for name in names:
-            await bank.told(name, "restored")
+            await bank.wait_for(name, "restored")
             last = bank.now[name].of("restored")[0]["last"]
-            bank.say(f"{name} is back, and hears that it last agreed to {last}")
+            bank.show(f"{name} is back; it last agreed to {last}")
 
 
 def reformed_s(bank: Bank) -> float:
     """The longest that it took until a member had a view without one that was killed."""
     longest = 0.0
-    for gone in (life for life in bank.lives if life.killed_s and life.of("joined")):
+    for gone in (child for child in bank.children if child.killed_s and child.of("joined")):
         who = gone.of("joined")[0]["me"]
-        for life in bank.lives:
-            views = life.of("view")
+        for child in bank.children:
+            views = child.of("view")
             knew = [each for each in views if who in each["members"]]
             after = [each["at_s"] for each in views if knew and each["at_s"] > knew[-1]["at_s"]]
-            if after and life is not gone:
+            if after and child is not gone:
                 longest = max(longest, after[0] - gone.killed_s)
     return longest
 
@@ -304,14 +304,16 @@ def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any
     """What happened, and what was wrong with it."""
     outcomes: dict[str, set[str]] = {}
     wrong = []
-    for life in bank.lives:
-        for each in (*life.of("done"), *life.of("undone")):
+    for child in bank.children:
+        for each in (*child.of("done"), *child.of("undone")):
             outcomes.setdefault(each["key"], set()).add(each["kind"])
-        wrong += [each["differed"] for each in life.of("restored") if each["differed"]]
-        wrong += [f"{life.name} stopped: {each['why']}" for each in life.of("stopped")]
+        wrong += [each["differed"] for each in child.of("restored") if each["differed"]]
+        wrong += [f"{child.name} stopped: {each['why']}" for each in child.of("stopped")]
     total = len(NAMES) * COINS
     totals = {
-        each["total"] for life in bank.lives for each in (*life.of("done"), *life.of("restored"))
+        each["total"]
+        for child in bank.children
+        for each in (*child.of("done"), *child.of("restored"))
     }
     purses = sum(json.loads(Path(disk, f"{name}.json").read_bytes())[1] for name in NAMES)
     if totals != {total} or sum(tables[0]["coins"].values()) != total:
@@ -320,7 +322,7 @@ def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any
         wrong.append(f"{purses} coins on the disks, not {total}")
     wrong += [f"{key} ended both ways" for key, ways in outcomes.items() if len(ways) > 1]
     ends = Counter(next(iter(ways)) for ways in outcomes.values())
-    moved = [each for life in bank.lives for each in life.of("moved")]
+    moved = [each for child in bank.children for each in child.of("moved")]
     return {
         "kills": bank.kills,
         "done": ends["done"],
@@ -334,22 +336,22 @@ def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any
     }
 
 
-async def direct(told: argparse.Namespace) -> int:
-    arguments = ["--port", str(told.port), "--pace-s", str(told.pace_s)]
+async def direct(options: argparse.Namespace) -> int:
+    arguments = ["--port", str(options.port), "--pace-s", str(options.pace_s)]
     with tempfile.TemporaryDirectory() as disk:
-        bank = Bank(arguments, disk, (lambda text: None) if told.json else print)
+        bank = Bank(arguments, disk, (lambda text: None) if options.json else print)
         try:
             for name in NAMES:
                 await bank.start(name)
             for name in NAMES:
-                await bank.told(name, "joined")
-            await kill_at_random(bank, told.seconds, told.every_s, told.at_once)
-            for life in bank.now.values():
-                life.order("quiet")
+                await bank.wait_for(name, "joined")
+            await kill_at_random(bank, options.seconds, options.every_s, options.at_once)
+            for child in bank.now.values():
+                child.order("quiet")
             found = judged(bank, await bank.settled(), disk)
         finally:
             await bank.end()
-    if told.json:
+    if options.json:
         print(json.dumps(found))
     else:
         print(
@@ -371,15 +373,15 @@ def main() -> int:
     parser.add_argument("--every-s", type=float, default=2)
     parser.add_argument("--at-once", type=int, default=2, help="so many are killed together")
     parser.add_argument("--json", action="store_true")
-    told = parser.parse_args()
-    if told.name:
+    options = parser.parse_args()
+    if options.name:
         try:
-            asyncio.run(member(told.name, told.port, told.disk, told.pace_s))
+            asyncio.run(member(options.name, options.port, options.disk, options.pace_s))
         except unisono.UnisonoError as error:
             print(error, file=sys.stderr)
             return 1
         return 0
-    return asyncio.run(direct(told))
+    return asyncio.run(direct(options))
 
 
 if __name__ == "__main__":

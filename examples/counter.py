@@ -1,4 +1,4 @@
-"""A counter that every member has: each adds 1 a second, and whoever joins is handed the value.
+"""A counter that every member has: each adds 1 a second, and a joiner is handed the value.
 
 Run it in several terminals, one after another: python examples/counter.py [SECONDS]
 It stays until Ctrl-C, or for so many seconds.

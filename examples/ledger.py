@@ -1,5 +1,5 @@
 """A ledger that every member keeps: all hear every transfer in the same order, so all decide alike
-which ones an account can pay, and nobody has to ask. Who joins is handed the ledger.
+which ones an account can pay, and nobody has to ask. A joiner is handed the ledger.
 
 Run one master, and members in other terminals: python examples/ledger.py bank --master
 python examples/ledger.py ann; python examples/ledger.py bob

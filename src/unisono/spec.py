@@ -60,7 +60,7 @@ class ProtocolSpec:
     below agreed are in no order with those above."""
     one_history_by: tuple[str, ...] = ()
     """Options with which all that are members at a time have one history, though any part of the
-    group may go on: who was elsewhere comes back as a newcomer."""
+    group may go on: members elsewhere come back as newcomers."""
     requests: tuple[type[GroupCommand], ...] = ()
     """The kinds of requests it takes."""
     label: Callable[[Buffer], str] = no_text

@@ -48,7 +48,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     (line,) = ran.stdout.splitlines()
     done, _, reason = line.partition(" ")
-    assert "SQLite says: " in reason
+    assert "SQLite: " in reason
     assert int(done) > 5
     with Log(tmp_path) as log:
         assert log.end == int(done)

@@ -38,7 +38,7 @@ from unisono.spark.session import in_words
 from unisono.spark.source import trace
 from unisono.spark.source.filters import column_of, is_supported, mask_of
 from unisono.spark.source.trace import FileReader, TraceReader, trace_options
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.checks import AFTER_TORN, REPEATED
 from unisono.trace.files import SCHEMA, TraceFile, trace_files
 from unisono.trace.parquet import ParquetPart, batch_of
 from unisono.trace.reading import read_trace
@@ -295,7 +295,7 @@ def test_what_is_bad_is_left_out_or_told_with_its_reason(hostile: Path) -> None:
     other files, which a source that reads each by itself cannot take."""
     told = rows_of(reader(hostile, mode="permissive"))
     bad = [(each["path"], each["row"], each["reason"]) for each in told if each["reason"]]
-    among = (AFTER_TORN, TOLD_TWICE)
+    among = (AFTER_TORN, REPEATED)
     put_aside = [
         tuple(each) for each in read_trace(hostile).quarantined if each.reason not in among
     ]

@@ -217,7 +217,7 @@ def test_parents_are_the_frontier_of_what_was_known(made: tuple[Path, Any, Any])
         for life in history.lives.values():
             fresh: dict[str, int] = {}
             own: list[str] = []
-            for row in life.told:
+            for row in life.events:
                 if row.kind == "deliver" and sender_of(row) != life.key:
                     fresh[sender_of(row)] = max(number_of(row), fresh.get(sender_of(row), 0))
                 elif row.kind == "send":

@@ -24,7 +24,7 @@ from unisono.sim.run import run
 from unisono.spark.partitioned import rows_in
 from unisono.spark.tasks import Output, write_tables
 from unisono.trace import files
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.checks import AFTER_TORN, REPEATED
 from unisono.trace.files import TraceFile, trace_files
 from unisono.trace.parquet import batch_of, frame_of, writer_to
 from unisono.trace.reading import Trace, read_trace
@@ -185,7 +185,7 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Pa
         "without.parquet": "foreign: no column kind",
         "words.parquet": "foreign: column step is string, not int64",
         "minus.parquet": "no step, or a negative one",
-        "copy.parquet": TOLD_TWICE,
+        "copy.parquet": REPEATED,
         "folder.parquet": "not a regular file",
         "pipe.parquet": "not a regular file",
     }
@@ -193,7 +193,7 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Pa
     assert reasons["cut.parquet"].startswith("unreadable: ")
     said = {(row, reason) for path, row, reason in found if path == "run=story/short.parquet"}
     assert any(row is None and reason.startswith("torn: ") for row, reason in said)
-    assert (0, TOLD_TWICE) in said, "what can be read of it is a copy"
+    assert (0, REPEATED) in said, "what can be read of it is a copy"
 
 
 def test_other_columns_are_passed_over_and_each_of_the_schema_is_needed(

@@ -20,7 +20,7 @@ from unisono.laws import LAWS, judge
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.trace import files
-from unisono.trace.checks import AFTER_TORN, KINDS, SPOKEN, TOLD_TWICE, VIEWS
+from unisono.trace.checks import ABOUT_MESSAGES, AFTER_TORN, KINDS, REPEATED, VIEWS
 from unisono.trace.files import SCHEMA, TraceFile, clear_run, safe_name
 from unisono.trace.parquet import batch_of, writer_to
 from unisono.trace.reading import Quarantined, read_trace
@@ -40,7 +40,7 @@ def rows_of_one_life(draw: st.DrawFn) -> list[Row]:
     count = draw(st.integers(1, 20))
     rows = []
     for step in range(count):
-        kind = draw(st.sampled_from(sorted(KINDS - {*SPOKEN, *VIEWS, "receipt"})))
+        kind = draw(st.sampled_from(sorted(KINDS - {*ABOUT_MESSAGES, *VIEWS, "receipt"})))
         row = Row("p", "g", node, LIFE, step, draw(st.integers(0, 2**40)), kind, draw(WORDS))
         rows.append(
             row._replace(
@@ -248,7 +248,7 @@ def test_a_life_told_by_two_files(tmp_path: Path) -> None:
         file.close()
     trace = read_trace(tmp_path)
     assert trace.events == 1
-    assert trace.quarantined == [Quarantined("run=r/b-1.parquet", 0, TOLD_TWICE)]
+    assert trace.quarantined == [Quarantined("run=r/b-1.parquet", 0, REPEATED)]
 
 
 def test_a_long_life_is_told_in_several_files(

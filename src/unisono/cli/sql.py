@@ -21,7 +21,7 @@ from unisono.services.sqlite.statements import StatementKind, complete_in, is_em
 from unisono.services.sqlite.updates import UPDATE_BYTES_MAX, SqlResult, SqlValue
 
 PATIENCE_S: Final = 2.0
-"""A statement that waits longer says why."""
+"""A statement that waits longer prints the reason."""
 HELP: Final = """\
 .status        who is a member, who orders, and how far this replica is
 .add NAME      add a member to the group; start its replica first
@@ -140,7 +140,7 @@ class SqlShell:
         await self._try(self._execute(statement))
 
     async def _try(self, doing: Awaitable[None]) -> None:
-        """What goes wrong with one statement is told, and the next one follows."""
+        """An error of one statement is printed, and the next one follows."""
         try:
             await doing
         except (UnisonoError, sqlite3.Error, sqlite3.Warning) as error:

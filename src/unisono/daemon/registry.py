@@ -209,7 +209,7 @@ class Registry:
             placed = PlacedFrame(sent.before + 1, sent.messages, seq, refused)
             effects.append(ReportPlace(sent.number, placed))
         if refused:
-            # Only a total order tells all daemons alike which groups are closed at this place.
+            # Only in a total order do all daemons know the same groups as closed at this place.
             groups = () if seq else tuple(each for each in groups if each not in refused)
         if len(groups) == 1:
             to = self._here.get(groups[0], ())

@@ -39,7 +39,7 @@ class DrawnVertex(NamedTuple):
     acks: tuple[int, ...]
     """By rank, the last that it follows."""
     messages: range
-    """Their numbers; an empty burst says that its sender is alive."""
+    """Their numbers; an empty burst shows that its sender is alive."""
     t_us: int
 
     @property
@@ -132,7 +132,7 @@ def _vertices(rows: Iterable[Row]) -> dict[str, list[DrawnVertex]]:
             continue  # Not what a member sends.
         if vertex.place not in known or known[vertex.place].t_us > row.t_us:
             known[vertex.place] = vertex
-    # Who follows another follows all that it follows, so its vector has a greater sum.
+    # A vertex follows all that those before it follow, so its vector has a greater sum.
     by_sum = lambda vertex: (sum(vertex.acks), vertex.place)  # noqa: E731
     return {where: sorted(each.values(), key=by_sum) for where, each in found.items()}
 

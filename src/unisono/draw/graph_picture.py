@@ -33,8 +33,8 @@ LINE_PX: Final = 17
 WIDTH_PX_MIN: Final = 640
 
 KEY: Final = (
-    "An arrow leads from a vertex to one of another member that acknowledges it, where nothing"
-    " between tells so.",
+    "An arrow leads from a vertex to one of another member that acknowledges it, where no vertex"
+    " between them does.",
     "Bold: the order of delivery. In the capsules: the numbers of the sender's messages; a circle"
     " is an empty vertex.",
 )

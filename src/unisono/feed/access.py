@@ -1,4 +1,4 @@
-"""Who may use a feed: a token, and TLS around the connections."""
+"""Access to a feed: a token, and TLS around the connections."""
 
 from __future__ import annotations
 

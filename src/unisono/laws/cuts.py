@@ -41,7 +41,7 @@ def cut(history: History) -> Iterator[Finding]:
         return numbers[at - 1] if at else 0
 
     traces = history.lives.items()
-    heard = {key: list(delivered_before(trace.told, ("view",))) for key, trace in traces}
+    heard = {key: list(delivered_before(trace.events, ("view",))) for key, trace in traces}
     last = {key: max(map(number_of, trace.sends)) for key, trace in traces if trace.sends}
     return unjust_cuts(history, heard, last, floor)
 

@@ -267,7 +267,7 @@ def _let_go(
     if here is None or not tells(here, PARTED) or p.key in (here.members or ()):
         return False
     gone = there is not None and q.key not in (there.members or ())
-    return gone and holdings.told and holdings.lacks(q.key, view.view, message)
+    return gone and holdings.has_receipts and holdings.lacks(q.key, view.view, message)
 
 
 def progress(history: History) -> Iterator[Finding]:

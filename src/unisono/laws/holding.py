@@ -32,8 +32,8 @@ class Holdings:
         self._lives = history.lives
         self.marks: dict[str, dict[str, dict[str, int]]] = {}
         """By incarnation, view and sender: up to which number all was held when the view ended."""
-        self.told = False
-        """Whether the history has receipts at all; traces of version 1 have none."""
+        self.has_receipts = False
+        """Whether the history has receipts at all."""
         for key, trace in self._lives.items():
             self.marks[key] = self._of(trace)
 
@@ -42,7 +42,7 @@ class Holdings:
         view, marks = "", dict[str, int]()
         for row in trace.rows:
             if row.kind == "receipt":
-                self.told = True
+                self.has_receipts = True
                 marks[sender_of(row)] = number_of(row)
             elif row.kind in ENDS:
                 if view:
@@ -130,7 +130,7 @@ def received(history: History) -> Iterator[Finding]:
     received in view v`. Named are q, m, and the smallest such p.
     """
     holdings = history.derived(Holdings)
-    if not holdings.told:
+    if not holdings.has_receipts:
         return
     seen: set[tuple[str, str]] = set()
     nexts = history.derived(NextViews)
@@ -200,7 +200,7 @@ def stable(history: History) -> Iterator[Finding]:
                 detail = f"held by {len(row.members)} of {wanted}"
                 yield Finding(key, message, "", detail)
             for holder in row.members:
-                if holdings.told and holdings.never_had(holder, row):
+                if holdings.has_receipts and holdings.never_had(holder, row):
                     detail = f"{holder} does not hold it"
                     yield Finding(key, message, holder, detail)
                 other = history.lives.get(holder)

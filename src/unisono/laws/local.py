@@ -55,7 +55,7 @@ def _places(trace: IncarnationTrace) -> Iterator[tuple[str, str]]:
     most: int | None = None
     view: Row | None = None
     placed = False
-    for row in trace.told:
+    for row in trace.events:
         if row.kind == "view":
             if row.seq is None and placed:
                 yield "", f"view {row.view} without a place"

@@ -21,7 +21,7 @@ RELIABLE = LEVELS["reliable"]
 def _in_views(trace: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
     """Its sends and deliveries, each with its last regular view before; none before the first."""
     view: Row | None = None
-    for row in trace.told:
+    for row in trace.events:
         if row.kind == "view":
             view = row
         elif view is not None:

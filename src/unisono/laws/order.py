@@ -132,7 +132,7 @@ def causal(history: History) -> Iterator[Finding]:
     for trace in history.lives.values():
         largest: dict[str, int] = {}
         gone = Departed()
-        for row in trace.told:
+        for row in trace.events:
             if row.kind == "view":
                 gone.see(row)
             if row.kind != "deliver" or level_of(row.service) < CAUSAL:
@@ -172,7 +172,7 @@ def _gather_needs(
     """Needs are shared between sends until something new is delivered, and copied only then."""
     current: dict[str, int] = {}
     own = 0
-    for row in trace.told:
+    for row in trace.events:
         if row.kind == "view":
             for sender, upto in cut_of(row.detail).items():
                 numbers = known.get(sender, [])

@@ -133,7 +133,7 @@ def every_place(history: History) -> Iterator[Finding]:
     spells = history.derived(Spells)
     known: dict[str, set[int]] = {}
     for key, trace in history.lives.items():
-        for row in trace.told:
+        for row in trace.events:
             if row.kind != "send" and row.seq is not None:
                 known.setdefault(spells.at(key, row.step).lineage, set()).add(row.seq)
     ends = {name: _ends_of_runs(places) for name, places in known.items()}
@@ -157,7 +157,7 @@ def _ends_of_runs(places: set[int]) -> list[int]:
 def _jumps(trace: IncarnationTrace) -> Iterator[tuple[Row, int]]:
     """Deliveries and views at a place, with the largest place before; not those with a cut."""
     before: int | None = None
-    for row in trace.told:
+    for row in trace.events:
         if row.kind == "send" or row.seq is None:
             continue
         if before is not None and not (row.kind == "view" and cut_of(row.detail)):

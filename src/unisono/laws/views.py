@@ -104,7 +104,7 @@ def _passages(trace: IncarnationTrace) -> dict[tuple[str, str], ViewTransition]:
     passages: dict[tuple[str, str], ViewTransition] = {}
     view: str | None = None
     between: dict[str, Row] = {}
-    for row in trace.told:
+    for row in trace.events:
         if row.kind == "view":
             if view is not None:
                 passages.setdefault((view, row.view), ViewTransition(between, row.stayed))

@@ -123,7 +123,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 def bad(path: Path, error: sqlite3.Error) -> BadLog:
     todo = "; it is salvaged when its writer starts again" if is_damage(error) else ""
-    return BadLog(f"{path}: SQLite says: {error}{todo}")
+    return BadLog(f"{path}: SQLite: {error}{todo}")
 
 
 def _check_header(path: Path) -> None:

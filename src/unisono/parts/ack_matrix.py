@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 class AckMatrix:
-    """Who is known to hold what: a row of acknowledgments for each member, and their minimum.
+    """Which member holds what, as known: a row of acknowledgments for each, and their minimum.
 
     The minimum of a column is searched for again only when its last holder has risen, so that a
     message costs O(members) on the whole.

@@ -242,9 +242,9 @@ class IncomingTurn:
         self.missing -= new
 
     def gives_way(self, count: int, again: bool) -> bool:
-        """To a packet that claims another count. The holder knows best: of what it said, the fewest
-        packets, which come soonest. Of what others sent again the last counts, since what came
-        before did not help."""
+        """Whether a packet that claims another count replaces it. The holder knows best: of its
+        claims, the fewest packets, which come soonest. Of packets that others sent again the last
+        counts, since those before it did not help."""
         return self.is_repair or not (again or count > len(self.pieces))
 
     def gaps(self, rest: int) -> Iterator[tuple[int, int]]:

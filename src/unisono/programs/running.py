@@ -84,7 +84,7 @@ class WorldPrograms:
         try:
             wrong = question(self.members)
         except Exception as error:
-            self.broken(law, told(error))
+            self.broken(law, described(error))
             return
         if wrong:
             self.broken(law, str(wrong))
@@ -206,7 +206,7 @@ class NodeProgram:
         node.cut_off()  # If it did not leave.
         node.program = None
         if error is not None and not stopped_only(error):
-            programs.broken("exception", told(error), node)
+            programs.broken("exception", described(error), node)
         elif error is None and not main.cancelled():
             node.world.counts["returned"] += 1
             node.done = True
@@ -222,7 +222,7 @@ class NodeProgram:
     def _raised(self, error: BaseException, message: str) -> None:
         """A callback raised."""
         if isinstance(error, Exception) and not stopped_only(error):
-            self._programs.broken("exception", told(error) or message, self.node)
+            self._programs.broken("exception", described(error) or message, self.node)
 
     def report_failed_tasks(self) -> None:
         """Those whose exceptions nobody has looked at."""
@@ -247,7 +247,7 @@ class NodeProgram:
         self._over()
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """The exception and the way to it through the program, the failing line last."""
     while isinstance(error, BaseExceptionGroup):
         error = next(each for each in error.exceptions if not stopped_only(each))

@@ -4,9 +4,9 @@ A row that fails a check of its own (`row_checks`) goes to quarantine with the c
 more checks look at other files, which are in the order of their names; run, node and number
 identify an incarnation:
 
-`TOLD_TWICE`: a row that passed its own checks, of an incarnation of which an earlier file holds a
+`REPEATED`: a row that passed its own checks, of an incarnation of which an earlier file holds a
 row that passed, with the same step or a later one. So a long trace may span several files, one
-after the other, and a copied file is noticed. A row that is not told twice is *fresh*.
+after the other, and a copied file is noticed. A row that is not repeated is *fresh*.
 `AFTER_TORN`: a fresh row that has an earlier part of its trace missing before it. Either an earlier
 file of its own chain (`stem.parquet`, `stem.s000001.parquet`, …) is torn or not there; or an
 earlier file with fresh rows of its incarnation is torn, or has such a gap before it.
@@ -26,14 +26,14 @@ from unisono.model import Service
 from unisono.trace.record import MESSAGE_KINDS, WORK_KINDS
 
 KINDS: Final = frozenset(MESSAGE_KINDS + WORK_KINDS)
-SPOKEN: Final = ("send", "deliver", "stable")
+ABOUT_MESSAGES: Final = ("send", "deliver", "stable")
 """Kinds of rows that are about a message."""
 VIEWS: Final = ("view", "transitional")
 """Kinds of rows that are about a view."""
 
 LEVELS: Final = {level.name.lower(): int(level) for level in Service}
 
-TOLD_TWICE: Final = "life already told by another file"
+REPEATED: Final = "already recorded by another file"
 TORN: Final = "torn"
 """How the reason begins that a file ends, or has nothing, as when its process was killed."""
 AFTER_TORN: Final = "after a torn part"

@@ -58,7 +58,7 @@ class IncarnationTrace:
     deliveries: tuple[Row, ...]
     views: tuple[Row, ...]
     end: str
-    told: tuple[Row, ...]
+    events: tuple[Row, ...]
     """Sends, deliveries and views together."""
     rows: tuple[Row, ...] = ()
     """All of them, in order."""
@@ -90,7 +90,7 @@ class IncarnationTrace:
 
     @property
     def inside(self) -> bool:
-        """It has installed a view. Who never did has no obligations."""
+        """It has installed a view. One that never did has no obligations."""
         return bool(self.views)
 
     @property
@@ -125,7 +125,7 @@ class IncarnationTrace:
         if not any(map(cut_of, (row.detail for row in self.views))):
             return found
         had: dict[str, int] = {}
-        for row in self.told:
+        for row in self.events:
             if row.kind == "deliver":
                 had[sender_of(row)] = max(number_of(row), had.get(sender_of(row), 0))
             elif row.kind == "view":
@@ -259,17 +259,17 @@ def _lives_of(rows: Iterable[Row], torn: frozenset[str]) -> dict[str, Incarnatio
 
 
 def _life_of(key: str, rows: list[Row]) -> IncarnationTrace:
-    told = tuple(row for row in rows if row.kind in ("send", "deliver", "view"))
-    views = tuple(row for row in told if row.kind == "view")
+    events = tuple(row for row in rows if row.kind in ("send", "deliver", "view"))
+    views = tuple(row for row in events if row.kind == "view")
     return IncarnationTrace(
         key=key,
         node=rows[0].node,
         incarnation=rows[0].incarnation,
-        sends=tuple(row for row in told if row.kind == "send"),
-        deliveries=tuple(row for row in told if row.kind == "deliver"),
+        sends=tuple(row for row in events if row.kind == "send"),
+        deliveries=tuple(row for row in events if row.kind == "deliver"),
         views=views,
         end=_end_of(rows),
-        told=told,
+        events=events,
         rows=tuple(rows),
     )
 

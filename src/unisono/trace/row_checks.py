@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from unisono.trace.checks import SPOKEN, VIEWS
+from unisono.trace.checks import ABOUT_MESSAGES, VIEWS
 from unisono.trace.columns import KIND, Array
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
     RowCheck("no view column",
              lambda g: _null(g, "view")),
     RowCheck("message without sender",
-             _without_sender, SPOKEN),
+             _without_sender, ABOUT_MESSAGES),
     RowCheck("message without number",
-             lambda g: _below(g, "number", 1), SPOKEN),
+             lambda g: _below(g, "number", 1), ABOUT_MESSAGES),
     RowCheck("message without service, or an unknown one",
-             lambda g: g.events.level < 0, SPOKEN),
+             lambda g: g.events.level < 0, ABOUT_MESSAGES),
     RowCheck("message without size and digest",
-             lambda g: _below(g, "size", 0) | _null(g, "digest"), SPOKEN),
+             lambda g: _below(g, "size", 0) | _null(g, "digest"), ABOUT_MESSAGES),
     RowCheck("sent in the name of another",
              lambda g: g.events.source != g.incarnation, ("send",)),
     RowCheck("view without id",

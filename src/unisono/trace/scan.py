@@ -1,5 +1,5 @@
-"""The one reader of trace files: it hands on the rows that may be judged, and says why not of the
-others.
+"""The one reader of trace files: it hands on the rows that may be judged, and the reasons against
+the others.
 
 A scan reads the files of a run in the order of their names, row group by row group, and applies the
 rules of `unisono.trace.checks`. What it finds it hands to readers: those that keep columns for the
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.checks import AFTER_TORN, REPEATED
 from unisono.trace.columns import (
     DELIVER,
     SEND,
@@ -26,9 +26,9 @@ from unisono.trace.columns import (
     concatenated,
     distinct,
 )
+from unisono.trace.contradictions import contradicted
 from unisono.trace.files import TraceFiles
 from unisono.trace.record import Row
-from unisono.trace.retold import contradicted
 from unisono.trace.row_groups import IS_CONTROL, DictionaryPart, RowGroup, read_group
 from unisono.trace.unread import unread_of
 
@@ -155,7 +155,7 @@ class _Scan:
             if int(steps.min()) <= known:
                 rows = _all(group, rows)
                 repeated = rows & (group.step <= known)
-                self._quarantine(name, repeated, start, TOLD_TWICE)
+                self._quarantine(name, repeated, start, REPEATED)
                 self._repeated.add(code)
                 rows = rows & ~repeated
                 if not rows.any():

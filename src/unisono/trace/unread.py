@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote
 
-from unisono.trace.checks import TOLD_TWICE, TORN
+from unisono.trace.checks import REPEATED, TORN
 
 ANYONE: Final = ""
-"""Stands for the incarnation of a file whose name does not tell it."""
+"""Stands for the incarnation of a file whose name is not of the usual form."""
 
 
 def unread_of(quarantined: Iterable[tuple[str, Sequence[int | None], str]]) -> dict[str, str]:
@@ -18,7 +18,7 @@ def unread_of(quarantined: Iterable[tuple[str, Sequence[int | None], str]]) -> d
     reasons. Rows that another file holds are judged, and the laws know of a torn file's end."""
     rows: dict[str, list[int | None]] = {}
     for path, some, reason in quarantined:
-        if reason == TOLD_TWICE or (None in some and reason.startswith(f"{TORN}:")):
+        if reason == REPEATED or (None in some and reason.startswith(f"{TORN}:")):
             continue
         rows.setdefault(path, []).extend(some)
     found: dict[str, str] = {}

@@ -102,7 +102,7 @@ def sender_in_view(data: HistoryColumns) -> Suspects:
 def received(data: HistoryColumns) -> Suspects:
     holdings = Holdings(data.history)
     code = data.codes.services.get("safe", -1)
-    if not holdings.told or code < 0:
+    if not holdings.has_receipts or code < 0:
         return {}
     index = data.member_index()
     parts: dict[int, list[Array]] = {}

@@ -25,7 +25,7 @@ from unisono.spark.report.trace_rows import (
     ViolationRows,
     rows_near,
 )
-from unisono.trace.checks import SPOKEN
+from unisono.trace.checks import ABOUT_MESSAGES
 from unisono.trace.files import TraceFiles, safe_name, trace_files
 from unisono.trace.history import History
 from unisono.trace.reading import Trace, read_trace
@@ -43,7 +43,7 @@ HEIGHT_PX_MAX: Final = 1200
 PACKETS_MAX: Final = 150
 COLUMNS_MAX: Final = 7
 """Nodes side by side; those that the violation names come first."""
-DRAWN: Final = frozenset((*SPOKEN, *SKELETON, "packet_out"))
+DRAWN: Final = frozenset((*ABOUT_MESSAGES, *SKELETON, "packet_out"))
 ACCUSED: Final = "accused"
 
 

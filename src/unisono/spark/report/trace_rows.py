@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from unisono.laws import Violation
-from unisono.trace.checks import SPOKEN, VIEWS
+from unisono.trace.checks import ABOUT_MESSAGES, VIEWS
 from unisono.trace.history import life_of, message_of
 from unisono.trace.record import Row
 
@@ -35,7 +35,7 @@ class ViolationRows:
             self._last[life_of(row)] = row
             if row.kind in VIEWS:
                 self._views.setdefault(life_of(row), []).append(row)
-            elif row.kind in SPOKEN and (message := message_of(row)) in wanted:
+            elif row.kind in ABOUT_MESSAGES and (message := message_of(row)) in wanted:
                 self.messages.setdefault(message, []).append(row)
 
     def first(self) -> tuple[Violation, Row] | None:
