@@ -90,11 +90,11 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     ),
     "sync": frozenset("client group config net requests core spec model errors".split()),
     "programs": frozenset(
-        """unisono sim draw laws group config net replay_history requests spec core model
+        """unisono sim draw laws trace group config net replay_history requests spec core model
         errors""".split()
     ),
     "services": frozenset(
-        "unisono group net state_machine fields layout fsa core model errors".split()
+        "unisono group net trace state_machine fields layout fsa core model errors".split()
     ),
     "log": frozenset(("model", "fields", "layout", "wire", "errors")),
     "feed": frozenset(

@@ -54,6 +54,17 @@ async def dict_and_counter(state: Copy) -> None:
         await objects.ended()
 
 
+async def read_and_write(state: Copy) -> None:
+    async with sharing.join("sim") as objects:
+        state.objects = objects
+        stock = objects.dict("stock")
+        for number in range(8):
+            await asyncio.sleep(random.uniform(0.05, 0.3))
+            await stock.put("a", f"{objects.me} {number}")
+            await stock.read("a")
+        await objects.ended()
+
+
 def nothing_is_lost(members: Sequence[SimulatedMember]) -> None:
     """What was confirmed is in the copies of those that go on with it."""
     for member in members:

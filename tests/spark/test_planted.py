@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.laws.stories import DOCTORED, SOUND, Doctored, write_trace
-from unisono.laws import LAWS
+from tests.laws.test_operations import write_stale_read
+from unisono.laws import LAWS, SENTENCES
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -28,6 +29,11 @@ def test_two_planted_histories_of_each_law_are_caught_on_spark(
     assert meant <= broken[law]
 
 
+def test_a_stale_read_is_caught_on_spark(broken: dict[str, set[str]]) -> None:
+    assert broken["linearizable"] == {planted()[0].history.run}
+    assert not broken["held_by_one"]
+
+
 @pytest.fixture(scope="module")
 def broken(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """By law, the runs in which the pipeline finds it broken."""
@@ -37,10 +43,11 @@ def broken(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, se
     sound = next(each for each in SOUND if each.name == "two talk")
     for history in (sound.history, *(each.history for each in planted())):
         write_trace(history, top / "trace")
+    write_stale_read(top / "trace", planted()[0].history.run)
     result = run_pipeline(spark, top / "trace", top / "out", {"story": list(LAWS)}, lambda _: None)
     verdicts = result.verdicts
     assert verdicts[sound.history.run].kept
     return {
-        law: {run for run, verdict in verdicts.items() if verdict.laws[law] == "broken"}
-        for law in LAWS
+        law: {run for run, verdict in verdicts.items() if verdict.laws.get(law) == "broken"}
+        for law in SENTENCES
     }

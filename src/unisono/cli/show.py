@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status
 from rich.table import Table
 
-from unisono.laws import LAWS
+from unisono.laws import SENTENCES
 from unisono.laws.verdict import Violation, sentence
 
 VIOLATIONS_SHOWN_MAX: Final = 5
@@ -69,7 +69,7 @@ def progress_bar(total: int, quiet: bool) -> Iterator[Callable[[int, str], None]
 
 def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str] | None = None) -> Table:
     """The laws by verdict; a broken one with its sentence."""
-    known = {name: law.sentence for name, law in LAWS.items()} | dict(sentences or {})
+    known = SENTENCES | dict(sentences or {})
     table = Table.grid(padding=(0, 2, 0, 0))
     by_verdict = {each: [law for law in laws if laws[law] == each] for each in MARKS}
     for verdict in ("broken", "uncertain"):

@@ -15,6 +15,7 @@ from unisono.laws.cuts import cut
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
 from unisono.laws.exclusion import accuracy, exclusion
 from unisono.laws.holding import receipts, received, stable
+from unisono.laws.linearizable import OPERATION_LAWS
 from unisono.laws.local import local_order
 from unisono.laws.membership import (
     same_view,
@@ -40,6 +41,8 @@ from unisono.trace.history import History
 
 __all__ = [
     "LAWS",
+    "OPERATION_LAWS",
+    "SENTENCES",
     "VIOLATIONS_MAX",
     "Law",
     "Verdict",
@@ -104,6 +107,13 @@ LAWS: Final[dict[str, Law]] = {
         ),
     )
 }
+
+
+SENTENCES: Final[dict[str, str]] = {
+    **{name: law.sentence for name, law in LAWS.items()},
+    **{name: law.sentence for name, law in OPERATION_LAWS.items()},
+}
+"""Of all laws, those of shared objects last."""
 
 
 def judge(history: History, claimed: Iterable[str]) -> Verdict:

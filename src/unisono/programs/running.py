@@ -20,6 +20,7 @@ from unisono.programs.records import NodeRecords
 from unisono.programs.session import SimFactory, stopped_only
 from unisono.sim.plan import SECOND_US, dice
 from unisono.spec import ProtocolSpec
+from unisono.trace.operations import OPERATIONS, SUFFIX, OperationLog, history_of
 
 if TYPE_CHECKING:
     from unisono.sim.nodes import Node
@@ -89,6 +90,14 @@ class WorldPrograms:
         if wrong:
             self.broken(law, str(wrong))
 
+    def _judge_operations(self) -> None:
+        """What was called on shared objects, in the order that they had."""
+        from unisono.laws.linearizable import judge_operations
+
+        history = history_of(each.operations for each in self._all)
+        for found in judge_operations(self.world.plan.run_name, history).violations[:1]:
+            self.broken(found.law, f"{found.message or found.life}: {found.detail}")
+
     def broken(self, law: str, text: str, node: Node | None = None) -> None:
         if self._is_over:
             return
@@ -126,6 +135,8 @@ class WorldPrograms:
             return
         for each in self._all:
             each.report_failed_tasks()
+        if not self._is_over:
+            self._judge_operations()
         if self.program.converged is not None and not self._is_over:
             self._ask("converged", self.program.converged)
         self._is_over = True
@@ -138,6 +149,16 @@ class WorldPrograms:
         for each in self._all:
             each.loop.kill()
             each.loop.dispose()
+        if self.world.plan.trace is not None:
+            self._write_operations(self.world.plan.trace, self.world.plan.run_name)
+
+    def _write_operations(self, trace: str | Path, run: str) -> None:
+        from unisono.trace.files import run_folder
+
+        for number, each in enumerate(self._all):
+            if each.operations:
+                path = run_folder(trace, run) / f"{number}{SUFFIX}"
+                path.write_bytes(b"".join(each.operations))
 
 
 class NodeProgram:
@@ -147,6 +168,8 @@ class NodeProgram:
         world = node.world
         self.held = False
         self.node = node
+        self.operations: list[bytes] = []
+        """On shared objects, as lines of a log."""
         self.member = SimulatedMember(node.name, programs.program.new_state())
         self._programs = programs
         self._interrupted = False
@@ -161,7 +184,9 @@ class NodeProgram:
         with self.loop.acting():
             sessions = SESSIONS.set(self._sessions_of)
             files = RECORD_FILES.set(lambda _: NodeRecords(node.records))
+            operations = OPERATIONS.set(self._operation_log)
             self._main = self.loop.create_task(self._run(), name="main")
+            OPERATIONS.reset(operations)
             RECORD_FILES.reset(files)
             SESSIONS.reset(sessions)
         self._main.add_done_callback(self._ended)
@@ -173,6 +198,11 @@ class NodeProgram:
         if self.member.state is None:
             self.member.state = getattr(snapshot, "__self__", None)
         return SimFactory(self.node, self.loop, config, spec, with_state)
+
+    def _operation_log(self) -> OperationLog:
+        """In the time of the world, whatever the clock of the node shows."""
+        world = self.node.world
+        return OperationLog(self.operations.append, lambda: world.now_us, "world")
 
     async def _run(self) -> None:
         program = self._programs.program

@@ -20,6 +20,8 @@ PROGRAM_LAWS: Final = {
     "exception": "the program raises nothing but that its member was stopped",
     "invariant": "the program's invariant holds at every moment",
     "converged": "once all has healed and is quiet, the members have converged",
+    "linearizable": "its shared objects are as if there were one copy",
+    "held_by_one": "its locks and leaderships are held by one at a time",
 }
 """What a program brings; each broken one ends the run."""
 

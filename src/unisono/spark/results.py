@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.laws import LAWS, Verdict, Violation
+from unisono.laws import SENTENCES, Verdict, Violation
 from unisono.spark.layout import CURVES, NO_RUN, RUNS, SUMMARY, folders_in
 from unisono.spark.partitioned import read_table
 from unisono.spark.report import Curves, Findings
@@ -57,7 +57,10 @@ def _verdicts(
     for row in read_table(session, out, "gold/verdicts", runs).to_pylist():
         laws.setdefault(row["run"], {})[row["law"]] = row["verdict"]
     return {
-        run: Verdict({law: laws[run][law] for law in LAWS}, sorted(violations.get(run, [])))
+        run: Verdict(
+            {law: laws[run][law] for law in SENTENCES if law in laws[run]},
+            sorted(violations.get(run, [])),
+        )
         for run in sorted(laws)
     }
 

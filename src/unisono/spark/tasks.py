@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from unisono.errors import Misuse
 from unisono.laws import LAWS, Verdict
 from unisono.laws.columnar.history import HistoryColumns
-from unisono.laws.columnar.judging import read_run, verdict_on
+from unisono.laws.columnar.judging import operations_of, read_run, verdict_on
 from unisono.laws.unread import NOT_YET, UNCERTAIN
 from unisono.spark.curves import (
     keys_of,
@@ -134,7 +134,9 @@ def _judge(run: RunFiles, claimed: Claims, output: Output) -> dict[str, Any]:
     scan, histories = read_run(run, codes, work, *tables)
     others = claimed.get(ANY_PROTOCOL, ())
     going_on = output.going_on and not scan.whole
-    verdict = verdict_on(histories, lambda name: claimed.get(name, others), going_on)
+    verdict = verdict_on(
+        histories, lambda name: claimed.get(name, others), going_on, operations_of(run)
+    )
     if output.silver:
         for data in histories:
             write_deliveries(writer, data)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from unisono.errors import BadTrace, Misuse
+from unisono.trace.operations import SUFFIX
 from unisono.trace.parquet import SCHEMA, batch_of, frame_of, seal, writer_to
 from unisono.trace.record import Row
 
@@ -78,7 +79,7 @@ def note_replay(directory: str | os.PathLike[str], run: str, line: str) -> None:
 
 def clear_run(directory: str | os.PathLike[str], run: str) -> None:
     """Remove the traces of an earlier run of this name; other files stay."""
-    _remove(run_folder(directory, run), lambda name: name.endswith((".parquet", DRAFT)))
+    _remove(run_folder(directory, run), lambda name: name.endswith((".parquet", DRAFT, SUFFIX)))
 
 
 def _remove(folder: Path, is_old: Callable[[str], bool]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from unisono.laws import Verdict
-from unisono.laws.columnar.judging import read_run, verdict_on
+from unisono.laws.columnar.judging import operations_of, read_run, verdict_on
 from unisono.trace.columns import Codes
 from unisono.trace.files import runs_of, trace_files
 from unisono.trace.reading import Quarantined, quarantined_in
@@ -41,7 +41,7 @@ def judge_trace(
     for run in runs_of(trace_files(directory)):
         scan, histories = read_run(run, Codes())
         found[run.name] = JudgedRun(
-            verdict_on(histories, claims),
+            verdict_on(histories, claims, operations=operations_of(run)),
             scan.events,
             sorted({data.history.protocol for data in histories}),
             len({member.key for data in histories for member in data.members}),

@@ -15,9 +15,11 @@ from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation
 from unisono.laws.columnar import delivery, order, places, sequences, views
 from unisono.laws.columnar.history import HistoryColumns, histories_in
 from unisono.laws.columnar.suspects import Suspects, violations_of
+from unisono.laws.linearizable import judge_operations
 from unisono.laws.unread import EVENTUAL, NOT_CLAIMED, NOT_YET, outcome, weighed
 from unisono.trace.columns import Codes
 from unisono.trace.files import RunFiles
+from unisono.trace.operations import operations_in
 from unisono.trace.scan import KeptColumns, RowReader, ScanResult, scanned
 
 Judge: TypeAlias = Callable[[HistoryColumns], Iterable[Violation]]
@@ -33,6 +35,7 @@ def _screened(screen: Callable[[HistoryColumns], Suspects], more: Judge | None =
     return judge
 
 
+NO_OPERATIONS: Final = Verdict({}, [])
 ON_COLUMNS: Final[dict[str, Judge]] = {
     "no_creation": _screened(delivery.no_creation),
     "no_duplication": _screened(delivery.no_duplication),
@@ -79,9 +82,11 @@ def verdict_on(
     histories: Sequence[HistoryColumns],
     claims: Callable[[str], Iterable[str]],
     going_on: bool = False,
+    operations: Verdict = NO_OPERATIONS,
 ) -> Verdict:
     """On the histories of one run; `claims` maps a protocol to the laws it claims. A run of several
-    groups keeps a law when each that claims it does; one that goes on is not judged by liveness."""
+    groups keeps a law when each that claims it does; one that goes on is not judged by liveness.
+    `operations`: the verdict on its shared objects."""
     by_law: dict[str, list[Violation]] = {}
     for data in histories:
         for law in LAWS.keys() & set(claims(data.history.protocol)):
@@ -96,4 +101,10 @@ def verdict_on(
         for law in (LAWS if histories else ())
     }  # fmt: skip
     found = [nsmallest(VIOLATIONS_MAX, by_law[law]) for law in sorted(by_law)]
-    return Verdict(laws, [each for some in found for each in some])
+    all_found = [*(each for some in found for each in some), *operations.violations]
+    return Verdict({**laws, **operations.laws}, all_found)
+
+
+def operations_of(run: RunFiles) -> Verdict:
+    """The verdict on what was recorded of shared objects beside its rows."""
+    return judge_operations(run.name, operations_in(run.files[0].path.parent))

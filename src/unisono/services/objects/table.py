@@ -44,18 +44,16 @@ class SessionEnded(NamedTuple):
     place: int
 
 
-Outcome = Answered | ObjectChange | SessionEnded
-
-
-class Operated(NamedTuple):
-    """An operation as it was applied, for histories."""
+class AppliedOperation(NamedTuple):
+    """For histories."""
 
     ticket: Ticket
-    kind: str
-    name: str
-    method: str
-    arguments: tuple[Value, ...]
+    call: tuple[str, str, str, tuple[Value, ...]]
+    """Kind and name of the object, method, arguments."""
     place: int
+
+
+Outcome = Answered | ObjectChange | SessionEnded
 
 
 @dataclass(slots=True)
@@ -79,8 +77,8 @@ class ObjectTable:
         self._outcomes: list[Outcome] = []
         self.origin = ""
         """Who sent the first message: another group of the same name has other objects."""
-        self.operated: list[Operated] = []
-        """By the last message."""
+        self.applied: list[AppliedOperation] = []
+        """Operations of the last message that were possible."""
         self.message = 0
         """Its number; of each session they rise."""
 
@@ -107,7 +105,7 @@ class ObjectTable:
 
     def apply(self, session: str, payload: bytes) -> list[Outcome]:
         """A message, at its place in the order."""
-        self._outcomes, self.operated, self.message = [], [], 0
+        self._outcomes, self.applied, self.message = [], [], 0
         self.origin = self.origin or session
         self.place += 1
         try:
@@ -134,7 +132,6 @@ class ObjectTable:
     ) -> None:
         self.place += 1
         self._current = (kind, name)
-        self.operated.append(Operated(ticket, kind, name, method, arguments, self.place))
         try:
             result = self.object(kind, name).operation(method)(ticket, *arguments)
         except Rejected as error:
@@ -143,6 +140,9 @@ class ObjectTable:
             text = f"{method}{arguments!r} is not possible on a {kind}: {error}"
             self._outcomes.append(Answered(ticket, None, self.place, text))
         else:
+            self.applied.append(
+                AppliedOperation(ticket, (kind, name, method, arguments), self.place)
+            )
             if result is not LATER:
                 self._outcomes.append(Answered(ticket, result, self.place))
 

@@ -38,7 +38,7 @@ from unisono.services.sharing.collections import (
     SharedObject,
     SharedSet,
 )
-from unisono.services.sharing.objects import OperationRecorder, SharedObjects, level_of
+from unisono.services.sharing.objects import SharedObjects, level_of
 from unisono.services.sharing.queues import (
     Published,
     SharedItem,
@@ -47,10 +47,10 @@ from unisono.services.sharing.queues import (
     SharedTopic,
 )
 from unisono.services.sharing.watching import Changed, Watcher
+from unisono.trace.operations import operation_log
 
 __all__ = [
     "Changed",
-    "OperationRecorder",
     "Published",
     "SharedBarrier",
     "SharedCache",
@@ -89,7 +89,6 @@ async def join(
     *,
     config: str | Path | None = None,
     lease_s: float = LEASE_S,
-    recorder: OperationRecorder | None = None,
     **options: Unpack[unisono.JoinOptions],
 ) -> AsyncIterator[SharedObjects]:
     """Join as `unisono.join` does, as a member or through a daemon. `Misuse` if the protocol has
@@ -100,8 +99,8 @@ async def join(
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
         raise Misuse(f"lease_s={lease_s!r}: give {LEASE_S_MIN} to {LEASE_S_MAX} seconds")
     given = options.get("format")
-    own = f"{FORMAT}:{lease_s:g}"
-    options["format"] = f"{own}:{given}" if given else own
+    format_ = f"{FORMAT}:{lease_s:g}"
+    options["format"] = f"{format_}:{given}" if given else format_
     table = ObjectTable()
     objects: list[SharedObjects] = []
 
@@ -116,7 +115,9 @@ async def join(
     ) as joined:
         if joined.config.slow == "shed":
             raise Misuse("slow='shed' drops operations at one member: use 'block' or 'leave'")
-        found = SharedObjects(joined, table, level_of(joined), lease_s, recorder)
+        own = joined.config
+        log = operation_log(own.trace, own.run or own.group, str(joined.me))
+        found = SharedObjects(joined, table, level_of(joined), lease_s, log)
         objects.append(found)
         try:
             await found.begun.wait()

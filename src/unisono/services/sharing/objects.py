@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import unisono
 from unisono.errors import LockLost, Misuse, Stopped, Undelivered, UnisonoError
@@ -18,7 +18,7 @@ from unisono.services.objects.table import (
     Answered,
     ObjectChange,
     ObjectTable,
-    Operated,
+    Outcome,
     SessionEnded,
 )
 from unisono.services.objects.values import Value, encoded
@@ -26,6 +26,7 @@ from unisono.services.sharing.call import Loser, OperationUnderWay, SharedCall
 from unisono.services.sharing.kinds import SharedKinds
 from unisono.services.sharing.upkeep import Upkeep
 from unisono.services.sharing.watching import Watching
+from unisono.trace.operations import OperationLog
 
 OUTSTANDING_COUNT_MAX: Final = 65_536
 """Operations of one member under way."""
@@ -38,16 +39,6 @@ LEFT: Final = "left the group"
 log = logging.getLogger("unisono.sharing")
 
 
-class OperationRecorder(Protocol):
-    """Writes down what is called, what is applied and what is returned, for a verdict."""
-
-    def invoked(self, session: str, number: int, call: SharedCall[Any]) -> None: ...
-
-    def placed(self, origin: str, operated: Operated) -> None: ...
-
-    def returned(self, session: str, number: int, result: Value) -> None: ...
-
-
 class SharedObjects(SharedKinds):
     """The shared objects of a group; `join` gives it. Objects exist from their first operation on,
     by kind and name. The stream of the group belongs to this object."""
@@ -58,14 +49,14 @@ class SharedObjects(SharedKinds):
         table: ObjectTable,
         level: ServiceLevel,
         lease_s: float,
-        recorder: OperationRecorder | None,
+        operation_log: OperationLog | None,
     ) -> None:
         super().__init__(self, table, Watching())
         self.group = group
         """The group below. Its stream has one reader: this object."""
         self._level = level
         self._stability = _Stability() if isinstance(level, Resilient) else None
-        self._recorder = recorder
+        self._log = operation_log
         self._me = str(group.me)
         """At this place of the stream."""
         self._members: tuple[Member, ...] = ()
@@ -164,8 +155,9 @@ class SharedObjects(SharedKinds):
             each = OperationUnderWay(number, self._loop.create_future(), now_s)
             self._pending[number] = each
             submitted.append(each)
-            if self._recorder is not None:
-                self._recorder.invoked(self._me, number, call)
+            if self._log is not None:
+                what = (call.kind, call.name, call.method, call.arguments)
+                self._log.invoked(self._me, number, what)
         self._numbers += len(calls)
         if parts:
             if not self._outbox:
@@ -208,6 +200,8 @@ class SharedObjects(SharedKinds):
         """For what is held: it is told when it is lost."""
         claims = self._table.sessions.get(self._me)
         if not self.is_leased or claims is None or number not in claims.claims:
+            if self._log is not None:
+                self._log.never_held(self._me, number)
             return False
         self._losers[number] = holder
         return True
@@ -222,9 +216,11 @@ class SharedObjects(SharedKinds):
         self._send("end", b"")
 
     def _lose(self, reason: str) -> None:
-        self._upkeep.renounce()
+        since_us = self._upkeep.renounce()
         losers, self._losers = self._losers, {}
-        for loser in losers.values():
+        for number, loser in losers.items():
+            if self._log is not None:
+                self._log.lost(self._me, number, since_us)
             loser.lose(reason)
 
     def _rank(self) -> int:
@@ -270,12 +266,20 @@ class SharedObjects(SharedKinds):
                 self._watching.changed(outcome)
             elif outcome.session == self._me:
                 self._session_ended(outcome)
-        if self._recorder is not None:
-            for operated in table.operated:
-                self._recorder.placed(table.origin, operated)
+        if self._log is not None:
+            self._log_placed(self._log, outcomes)
         if own and self._stability is not None:
             if not self._stability.applied(table.message, table.place, self._upkeep, sent_s):
                 self._send("renew", b"")  # It is held when that is.
+
+    def _log_placed(self, operation_log: OperationLog, outcomes: Sequence[Outcome]) -> None:
+        table = self._table
+        for ticket, call, place in table.applied:
+            operation_log.placed(table.origin, place, *ticket, call)
+        for outcome in outcomes:
+            if isinstance(outcome, SessionEnded):
+                session, claims, place = outcome
+                operation_log.ended(table.origin, place, session, claims)
 
     def _answered(self, outcome: Answered, own: bool) -> None:
         number = outcome.ticket.number
@@ -286,12 +290,12 @@ class SharedObjects(SharedKinds):
             submitted.result.set_exception(Misuse(outcome.rejected))
             submitted.result.exception()  # Retrieved, even if nobody waits any more.
             return
-        if (recorder := self._recorder) is not None:
+        if (operation_log := self._log) is not None:
             me, result = self._me, outcome.result
 
             def told(done: asyncio.Future[Value]) -> None:
                 if not done.cancelled() and done.exception() is None:
-                    recorder.returned(me, number, result)
+                    operation_log.returned(me, number, result)
 
             submitted.result.add_done_callback(told)
         if self._stability is None:
@@ -333,6 +337,8 @@ class SharedObjects(SharedKinds):
     def restore(self, state: bytes) -> None:
         """For the group below."""
         self._table.restore(state)
+        if self._log is not None:
+            self._log.restored()
         self._needs_state = False
         self._watching.replaced(self._table.place)
 

@@ -58,9 +58,11 @@ class Upkeep:
         """What was sent then has its place."""
         self._until_s = max(self._until_s, sent_s + self.lease_s)
 
-    def renounce(self) -> None:
-        """Nothing that this member had is its own any more."""
+    def renounce(self) -> int:
+        """Nothing that this member had is its own any more; since so many microseconds."""
+        since_s = max(0.0, time.monotonic() - self._until_s)
         self._until_s = 0.0
+        return round(since_s * 1e6)
 
     def heard(self, session: str) -> None:
         if session in self._table.sessions:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from unisono.laws import LAWS, Verdict
+from unisono.laws import LAWS, SENTENCES, Verdict
 from unisono.spark.report.broken import NAMED_MAX, SHOWN_MAX
 from unisono.spark.report.markup import (
     anchor_of,
@@ -60,22 +60,24 @@ def _legend(findings: Findings) -> str:
 
 
 def _by_run(findings: Findings, rank: Mapping[str, int]) -> str:
+    judged = {law for verdict in findings.verdicts.values() for law in verdict.laws}
+    laws = [law for law in SENTENCES if law in LAWS or law in judged]
     head = [column("run")]
     head += [
-        f'<th scope="col" title="{clean(law.sentence)}"><span>{spaced(name)}</span></th>'
-        for name, law in LAWS.items()
+        f'<th scope="col" title="{clean(SENTENCES[law])}"><span>{spaced(law)}</span></th>'
+        for law in laws
     ]
     rows = []
     for run in sorted(findings.verdicts, key=lambda run: (rank.get(run, len(rank)), run)):
         complete = findings.info_of(run).complete
         so_far = "" if complete else ' <small class="so-far">so far</small>'
-        cells = "".join(_cell(name, findings.verdicts[run]) for name in LAWS)
+        cells = "".join(_cell(name, findings.verdicts[run]) for name in laws)
         rows.append(f'<tr><th scope="row">{link_to(run, rank)}{so_far}</th>{cells}</tr>')
     return table("Laws by run", head, rows, "laws")
 
 
 def _cell(name: str, verdict: Verdict) -> str:
-    outcome = verdict.laws[name]
+    outcome = verdict.laws.get(name, "not claimed")
     kind, sign = SIGNS[outcome]
     return (
         f'<td class="{kind}" title="{name}: {outcome}"><span aria-hidden="true">{sign}</span>'
@@ -98,7 +100,7 @@ def _by_law(findings: Findings, rank: Mapping[str, int]) -> str:
         counts.update((protocol, law, outcome) for law, outcome in verdict.laws.items())
         for law in broken_laws(verdict):
             broken_by.setdefault((protocol, law), []).append(run)
-    order = list(LAWS)
+    order = list(SENTENCES)
     pairs = {(protocol, law) for protocol, law, outcome in counts if outcome != "not claimed"}
     rows = []
     for pair in sorted(pairs, key=lambda p: (p not in broken_by, p[0], order.index(p[1]))):
@@ -112,7 +114,7 @@ def _by_law(findings: Findings, rank: Mapping[str, int]) -> str:
         links = ", ".join(link_to(run, rank) for run in runs[:LINKED_MAX])
         more = f" and {len(runs) - LINKED_MAX:,} more" if len(runs) > LINKED_MAX else ""
         rows.append(
-            f'<tr><th scope="row" title="{clean(LAWS[law].sentence)}">'
+            f'<tr><th scope="row" title="{clean(SENTENCES[law])}">'
             f'<span class="sign {kind}" aria-hidden="true">{sign}</span> '
             f"{spaced(law)}</th><td>{clean(protocol)}</td>"
             f'<td class="n">{kept:,}{so_far}</td><td class="n">{broken:,}</td>'
