@@ -57,7 +57,8 @@ explore: setup  ## MTP's agreement in every interleaving, RMP's reformation and 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
 
-PEERS := corosync libcpg-dev gcc libc6-dev libjgroups-java default-jdk-headless nats-server redis-server
+PEERS := corosync libcpg-dev gcc libc6-dev libjgroups-java default-jdk-headless nats-server redis-server \
+         etcd-server
 
 # The bench starts servers of its own: Debian is kept from starting one for all the machine.
 bench-peers: setup  ## install the systems that the bench measures beside us: Debian and root
@@ -69,6 +70,7 @@ bench-peers: setup  ## install the systems that the bench measures beside us: De
 	    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PEERS) >/dev/null
 	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
 	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python -m benchmarks.durable --missing
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures
