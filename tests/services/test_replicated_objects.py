@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unisono
+from tests.harness import ROOT, output_of
 from tests.waiting import run_story
 from unisono.errors import BadPacket, Misuse
 from unisono.programs import Program, SimulatedMember
@@ -120,6 +121,12 @@ def test_a_method_that_is_not_deterministic_is_named(method: Any) -> None:
 
     outcome = outcome_of(calls, [])
     assert f"called Bank.{method.__name__}()" in outcome.violations[0].detail
+
+
+def test_the_airline_of_the_example_keeps_every_sale_in_one_order() -> None:
+    output = output_of(str(ROOT / "examples" / "airline.py"))
+    assert "rebooked to" in output and " sales in one order; overbooked: " in output
+    assert "overbooked: nobody" not in output and "wrong" not in output
 
 
 VALUES = st.recursive(
