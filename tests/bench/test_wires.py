@@ -25,7 +25,7 @@ def test_a_message_costs_what_the_page_states(row: list[str]) -> None:
     # Another Python may call a few more.
     assert found.calls <= told.calls * 1.15
     assert found.packets == pytest.approx(told.packets, abs=0.001)
-    assert found.octets == pytest.approx(told.octets, abs=1)
+    assert found.nbytes == pytest.approx(told.nbytes, abs=1)
 
 
 def test_a_small_message_of_the_ring_is_hardly_looked_at() -> None:

@@ -47,7 +47,7 @@ class Cost(NamedTuple):
     calls: float
     """Of functions, in all cores together."""
     packets: float
-    octets: float
+    nbytes: float
     """On the wire, with the headers of IP and UDP; a multicast is on it once."""
 
 
@@ -77,12 +77,12 @@ class Wire:
         self.step_us = 5
         self.heard = [0] * count
         self.views: list[View | None] = [None] * count
-        self.packets = self.octets = 0
+        self.packets = self.nbytes = 0
         for index in range(count):
             self.step(index, Join())
         while any(view is None or len(view.members) < count for view in self.views):
             self.pump()
-        self.packets = self.octets = 0
+        self.packets = self.nbytes = 0
 
     def step(self, index: int, event: Event) -> None:
         for effect in self.cores[index].step(self.now_us, event):
@@ -125,10 +125,10 @@ class Wire:
             if at != index and (everyone or member.address in named)
         ]
         times = 1 if everyone else len(named)
-        for octets, size, count in runs(effect.packets):
+        for data, size, count in runs(effect.packets):
             self.packets += times * count
-            self.octets += times * (len(octets) + count * IP_AND_UDP_BYTES)
-            burst = Burst(memoryview(bytes(octets)), size)
+            self.nbytes += times * (len(data) + count * IP_AND_UDP_BYTES)
+            burst = Burst(memoryview(bytes(data)), size)
             for at in to:
                 self._under_way.append((at, Received(self._members[index].address, burst)))
 
@@ -169,7 +169,7 @@ def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Co
                     said[index] += len(batch)
             wire.pump()
     total = senders * share
-    return Cost(calls[0] / total, wire.packets / total, wire.octets / total)
+    return Cost(calls[0] / total, wire.packets / total, wire.nbytes / total)
 
 
 SIZES: Final = (64, 1000, 65_536)
@@ -183,7 +183,7 @@ def enough(members: int, size: int) -> int:
 
 def table() -> str:
     lines = [
-        "| protocol | members | senders | size | calls | packets | least | octets | least |",
+        "| protocol | members | senders | size | calls | packets | least | bytes | least |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for protocol in ("ring", "mtp", "rmp", "transis"):
@@ -194,7 +194,7 @@ def table() -> str:
                     least = size / PACKET_BYTES
                     lines.append(
                         f"| {protocol} | {members} | {senders} | {size:,} | {found.calls:.2f} |"
-                        f" {found.packets:.3f} | {least:.3f} | {found.octets:,.0f} |"
+                        f" {found.packets:.3f} | {least:.3f} | {found.nbytes:,.0f} |"
                         f" {size + least * IP_AND_UDP_BYTES:,.0f} |"
                     )
     return "\n".join(lines)
