@@ -349,16 +349,21 @@ async def _drained(group: Any) -> None:
         pass
 
 
-async def test_the_sender_is_notified_when_its_message_is_stable(place: Path) -> None:
+@pytest.mark.parametrize("never", [False, True])
+async def test_the_sender_is_notified_when_its_message_is_stable_or_never_will_be(
+    place: Path, never: bool
+) -> None:
     async with daemons(place) as (one,), joining(place, "a") as a:
         await of_size(a, 1)
         level = unisono.Resilient(2)
         body = frames.submit_head(level, ("g",)) + frames.bundle_of([b"x", b"y"])
         record = encoded(MulticastFields(1, 4, None, body))
-        one._deliver(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
+        messages = (unisono.Message(one.ring.me, record, 1),)
+        too_few = unisono.Unstable(messages, unisono.Cause.TOO_FEW)
+        one._deliver(too_few if never else unisono.Stable(messages))
         one._flush()
         item = await anext(a)
-        assert isinstance(item, unisono.Stable)
+        assert isinstance(item, unisono.Unstable if never else unisono.Stable)
         found = [(each.sender, each.payload, each.number) for each in item.messages]
         assert found == [(a.me, b"x", 5), (a.me, b"y", 6)]
 

@@ -80,6 +80,7 @@ class FrameKind(IntEnum):
     BLOCKED = 26
     ANSWER = 27
     PLACED = 28
+    UNSTABLE = 29
 
 
 class FrameFront(NamedTuple):
@@ -414,6 +415,7 @@ FRAMES: Final[dict[FrameKind, type[NamedTuple]]] = {
     FrameKind.DELIVER: DeliverFrame,
     FrameKind.SHED: ShedFrame,
     FrameKind.STABLE: DeliverFrame,
+    FrameKind.UNSTABLE: DeliverFrame,
     FrameKind.ANSWER: AnswerFrame,
     FrameKind.PLACED: PlacedFrame,
 }

@@ -30,7 +30,7 @@ from unisono.group.session import SessionEvents
 from unisono.layout import decode
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.handle import Placement
-from unisono.net.stream import CaptureMark, Shed, Stable, progress_notice
+from unisono.net.stream import CaptureMark, Shed, Stable, Unstable, progress_notice
 from unisono.requests import AcquireLock, ReleaseLock
 
 HELLO_REPLY_BYTES_MAX = 64 << 10
@@ -180,9 +180,10 @@ class DaemonSession(asyncio.Protocol):
             self._view = self._seen(frames.read_view(body, self._view))
             self._events.install(self._view)
             self._events.stepped()
-        elif kind == FrameKind.STABLE:
-            id_ = self._view.id if self._view else ""
-            self._events.put(Stable(tuple(self._bundles.messages(body, id_))))
+        elif kind in (FrameKind.STABLE, FrameKind.UNSTABLE):
+            about = tuple(self._bundles.messages(body, self._view.id if self._view else ""))
+            is_stable = kind == FrameKind.STABLE
+            self._events.put(Stable(about) if is_stable else Unstable(about, Cause.TOO_FEW))
         elif kind == FrameKind.SHED:
             self._events.put(Shed(decode(ShedFrame, body).messages))
         elif kind == FrameKind.PLACED:

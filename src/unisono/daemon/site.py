@@ -41,7 +41,7 @@ from unisono.daemon.settings import control_level, given, ring_config, spec_of
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Address, Buffer, Member, Message, View
-from unisono.net.stream import Item, Rejoined, Stable
+from unisono.net.stream import Item, Rejoined, Stable, Unstable
 
 NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
 """Before the ring has admitted us."""
@@ -247,9 +247,10 @@ class Daemon:
             self._registry = Registry(item.me, self._limits)
             for session in list(self._sessions.values()):
                 session.cut(f"the daemon lost the ring and came back: {item.reason}; join again")
-        elif isinstance(item, Stable):
+        elif isinstance(item, Stable | Unstable):
+            kind = FrameKind.STABLE if isinstance(item, Stable) else FrameKind.UNSTABLE
             for message in item.messages:
-                self._stable(message)
+                self._report(kind, message)
 
     async def _watch(self) -> None:
         """Report to the clients when the ring is blocked, as a minority is, and when it is not."""
@@ -333,8 +334,8 @@ class Daemon:
             session.release(state)
             self._dirty[number] = session
 
-    def _stable(self, message: Message) -> None:
-        """Report to the client that sent it that the message is as resilient as requested."""
+    def _report(self, kind: FrameKind, message: Message) -> None:
+        """To the client that sent it: the message is as resilient as requested, or never will be."""
         try:
             record = records.read(message.payload)
         except BadPacket:
@@ -355,7 +356,7 @@ class Daemon:
         sender, bundle = frames.member_bytes(me), record.submit.bundle
         self._put(
             session.number,
-            frames.deliver(FrameKind.STABLE, sender, record.before + 1, 0, code, k, bundle),
+            frames.deliver(kind, sender, record.before + 1, 0, code, k, bundle),
         )
 
     def _flush(self) -> None:
