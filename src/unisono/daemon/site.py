@@ -335,7 +335,7 @@ class Daemon:
             self._dirty[number] = session
 
     def _report(self, kind: FrameKind, message: Message) -> None:
-        """To the client that sent it: the message is as resilient as requested, or never will be."""
+        """To the client that sent it: it is as resilient as requested, or never will be."""
         try:
             record = records.read(message.payload)
         except BadPacket:

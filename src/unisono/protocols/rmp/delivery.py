@@ -109,6 +109,3 @@ class OrderedDelivery:
         if not self._waiting or not (self.congested or self.joining):
             self._consumed = held
         return self._consumed
-
-    def is_empty(self) -> bool:
-        return not self._waiting

@@ -47,11 +47,6 @@ class RetransmissionTimer:
         if self.period_us() < self._max_us:
             self._backoff += 1
 
-    @property
-    def srtt_us(self) -> int:
-        """0: nothing was measured yet."""
-        return self._srtt_us
-
     def period_us(self) -> int:
         if not self._srtt_us:
             period_us = RTO_FIRST_US

@@ -6,7 +6,7 @@ the next ACK stands in slot t+n+1. An empty slot is a packet that is missing her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 SLOT_MAX: Final = 1 << 62
@@ -252,17 +252,6 @@ class OrderingQueue:
         self.held = self.highest = self.named = self.named_before = self._base = base
         self.last = self.latest = None
         self._holder = first_holder
-
-
-def grouped(blocks: Iterable[tuple[int, int]]) -> tuple[BlockRange, ...]:
-    """Neighbours as ranges, in the order given."""
-    found: list[BlockRange] = []
-    for source, number in blocks:
-        if found and found[-1].source == source and found[-1].last == number - 1:
-            found[-1] = found[-1]._replace(last=number)
-        else:
-            found.append(BlockRange(source, number, number))
-    return tuple(found)
 
 
 def next_ack(

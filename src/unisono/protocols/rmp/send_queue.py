@@ -61,7 +61,7 @@ class SendQueue:
         self._unstable_bytes = 0
         self._acked_us = 0
         self._sources = 0
-        self.timer = RetransmissionTimer(rto_max_us)
+        self._timer = RetransmissionTimer(rto_max_us)
         self._congestion = CongestionWindow(setting.packet_bytes_max, setting.window_bytes_max)
 
     # -- what the application sends ---------------------------------------------------------------
@@ -82,10 +82,6 @@ class SendQueue:
 
     def is_empty(self) -> bool:
         return not self._waiting and not self._control
-
-    def is_settled(self) -> bool:
-        """Everything of ours is with every site."""
-        return self.is_empty() and not self._unstable
 
     # -- blocks -----------------------------------------------------------------------------------
 
@@ -171,7 +167,7 @@ class SendQueue:
             self._flight_bytes -= flight.nbytes
             self._congestion.acknowledged(flight.nbytes)
             if not flight.again:
-                self.timer.measure(now_us - flight.sent_us)
+                self._timer.measure(now_us - flight.sent_us)
 
     def stable(self, upto: int) -> None:
         """Every site holds our blocks up to this one."""
@@ -191,7 +187,7 @@ class SendQueue:
     def due_us(self) -> int:
         """When what is under way counts as lost: a period after it was sent, or after the last ACK
         that named something of ours [RFC 6298, 5.3]."""
-        return max(self._flights[0].sent_us, self._acked_us) + self.timer.period_us()
+        return max(self._flights[0].sent_us, self._acked_us) + self._timer.period_us()
 
     def unacknowledged(self, count_max: int) -> list[int]:
         """The first blocks that no ACK has named."""
@@ -199,7 +195,7 @@ class SendQueue:
 
     def timed_out(self, now_us: int) -> None:
         self._acked_us = now_us
-        self.timer.back_off()
+        self._timer.back_off()
         self._congestion.timed_out(self.block)
         for flight in self._flights:
             flight.again = True

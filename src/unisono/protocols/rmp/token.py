@@ -49,7 +49,6 @@ class TokenRotation:
         """Our ACK, until its token is accepted."""
         self._is_confirmed = False
         """The next site has sent word that it accepted it."""
-        self._tries = 0
 
     # -- when -------------------------------------------------------------------------------------
 
@@ -132,7 +131,7 @@ class TokenRotation:
             next_site=successor(state.key, self._list_after(ack)),
             consumed=self._delivery.consumed(self._queue.held),
         )
-        self._passing, self._is_confirmed, self._tries = ack, False, 0
+        self._passing, self._is_confirmed = ack, False
         self._queue.put(ack)
         self._outgoing.send(PacketKind.ACK, AckFields.of(state.key, ack), out)
         if ack.next_site != state.key:
@@ -154,7 +153,6 @@ class TokenRotation:
     def repeat(self, event: object, out: list[Effect]) -> None:
         """The next site has not accepted it: it may have missed the ACK."""
         if self._passing is not None:
-            self._tries += 1
             record = AckFields.of(self._state.key, self._passing)
             self._outgoing.send(PacketKind.ACK, record, out)
             self._outgoing.arm(
@@ -181,6 +179,3 @@ class TokenRotation:
         if self._queue.latest is not None:
             record = AckFields.of(self._state.key, self._queue.latest)
             self._outgoing.send(PacketKind.ACK, record, out)
-
-    def successor(self) -> int:
-        return successor(self._state.key, self._state.token_list)
