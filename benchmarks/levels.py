@@ -13,7 +13,6 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -120,7 +119,6 @@ def drawn(rows: Sequence[Row], picture: LevelsPicture, subtitle: str) -> str:
     up = logarithmic(min(y for _, y in points), max(y for _, y in points), picture.unit)
     # The legend is in the order of the lines' ends.
     order = sorted(lines, key=lambda name: -lines[name][-1][1])
-    inks = dict(zip(lines, cycle(INKS)))
     parts = [
         words(24, 30, picture.title, "head"),
         words(24, 49, subtitle, "faint small"),
@@ -134,8 +132,15 @@ def drawn(rows: Sequence[Row], picture: LevelsPicture, subtitle: str) -> str:
         key = path((WIDTH - RIGHT + 24, y - 4), (WIDTH - RIGHT + 48, y - 4), kind=dash)
         key += words(WIDTH - RIGHT + 54, y, name, "small")
         line = path(*places, kind=dash) + "".join(dots) + key
-        parts.append(tag("g", tag("title", text_of(name)) + line, class_=f"packet {inks[name]}"))
+        parts.append(tag("g", tag("title", text_of(name)) + line, class_=f"packet {ink_of(name)}"))
     return document(picture.title, WIDTH, HEIGHT, parts)
+
+
+def ink_of(name: str) -> str:
+    """The same for a level in each picture; protocols differ by their dashes."""
+    protocol, level = name.split()
+    levels = LEVELS.get(protocol, "").split()
+    return INKS[levels.index(level)] if level in levels else OTHER
 
 
 def _place(across: Axis, up: Axis, point: Point) -> Point:
