@@ -62,6 +62,14 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | a:1 | a:2! | view 2 b c
         c: view 1 a b c | a:1 | a:2 | view 2 b c
     """),
+    _doctored("no_creation", "a safe message delivered as a weaker one", """
+        a: view 1 a b | send safe | a:1
+        b: view 1 a b | a:1 agreed | crash
+    """),
+    _doctored("no_creation", "two services of a message whose sender told nothing", """
+        b: view 1 a b c | a:1 safe
+        c: view 1 a b c | a:1 agreed
+    """),
     _doctored("no_duplication", "the same message twice", """
         a: view 1 a b | send | a:1
         b: view 1 a b | a:1 | a:1
@@ -277,6 +285,11 @@ DOCTORED: list[Doctored] = [
         a: view 1 a | send | a:1 | view 2 a b | send | send | send | a:2 | a:3 | a:4
         b: view 2 a b cut a:1 | a:2 | a:4
     """, "safe"),
+    _doctored("prefix", "one that began with the others misses their first, and crashes", """
+        a: view 1 a b c | send | a:1 | b:1 | view 2 a b
+        b: view 1 a b c | send | a:1 | b:1 | view 2 a b
+        c: view 1 a b c | b:1 | crash
+    """, "agreed"),
     _doctored("agreement", "one of three does not deliver", """
         a: view 1 a b c | send reliable | a:1
         b: view 1 a b c | a:1
@@ -340,6 +353,29 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b | view 2 a b c | view 3 a b
         b: view 1 a b | view 3 a b | view 2 a b c
     """),
+    _doctored("view_order", "nobody is told who is new", """
+        a: view 1 a b joined a b | view 2 a b c joined left
+        b: view 1 a b joined a b | view 2 a b c joined left
+        c: view 2 a b c joined c
+    """),
+    _doctored("view_order", "a member is said to have gone, and another one has", """
+        a: view 1 a b c d | view 2 a b c left c
+        b: view 1 a b c d | view 2 a b c left c
+        c: view 1 a b c d | view 2 a b c left c
+    """),
+    _doctored("view_order", "a life and the next one of its node in one view", """
+        a: view 1 a b | crash
+        a#2: view 2 a a#2 b
+        b: view 1 a b | view 2 a a#2 b
+    """),
+    _doctored("view_order", "a member twice in a transitional view", """
+        a: view 1 a b | transitional 1t a b b | view 2 a b
+        b: view 1 a b | transitional 1t a b b | view 2 a b
+    """),
+    _doctored("self_inclusion", "in a transitional view without itself", """
+        a: view 1 a b | transitional 1t b | view 2 a b
+        b: view 1 a b | transitional 1t b | view 2 a b
+    """),
     _doctored("self_inclusion", "in a view without itself", """
         a: view 1 b
         b: view 1 b
@@ -352,6 +388,27 @@ DOCTORED: list[Doctored] = [
     _doctored("local_order", "a message of one's own delivered before it is sent", """
         a: view 1 a b | a:1 | send
         b: view 1 a b | a:1
+    """),
+    _doctored("local_order", "one number for two messages", """
+        a: view 1 a b | send | send 1 | a:1
+        b: view 1 a b | a:1
+    """),
+    _doctored("local_order", "a number below an earlier one", """
+        a: view 1 a b | send 2 | send 1 | a:1 | a:2
+        b: view 1 a b | a:1 | a:2
+    """, "reliable"),
+    _doctored("local_order", "a transitional view before the first view", """
+        a: transitional 1t a b | view 2 a b
+        b: view 2 a b
+    """),
+    _doctored("local_order", "a view ends twice", """
+        a: view 1 a b | transitional 1t a b | transitional 2t a | view 2 a
+        b: view 1 a b | transitional 1t a b | crash
+    """),
+    _doctored("local_order", "a stranger in a transitional view", """
+        a: view 1 a b | transitional 1t a b c | view 2 a b c
+        b: view 1 a b | transitional 1t a b c | view 2 a b c
+        c: view 2 a b c
     """),
     _doctored("local_order", "delivered in no view", """
         a: view 1 a b | send | a:1
@@ -385,6 +442,11 @@ DOCTORED: list[Doctored] = [
     _doctored("cut", "a cut above all that was sent", """
         a: view 1 a | send | a:1 | view 2 a b
         b: view 2 a b cut a:7
+    """),
+    _doctored("cut", "a cut of one that sent nothing", """
+        a: view 1 a b | send | a:1 | view 2 a b c
+        b: view 1 a b | a:1 | view 2 a b c
+        c: view 2 a b c cut a:1 b:3
     """),
     _doctored("cut", "a merge spares what one of the component never had", """
         a: view 1 a b c | view 2 a b | send | send | a:1 | a:2 | view 4 a b c
@@ -459,6 +521,20 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b c | view 3 a b c stayed a b c
         b: view 1 a b c | view 3 a b c stayed a b
         c: view 1 a b c | view 2 c | view 3 a b c stayed c
+    """),
+    _doctored("transitional_set", "of three that came along the outer two miss each other", """
+        a: view 1 a b c | view 2 a b c stayed a b
+        b: view 1 a b c | view 2 a b c stayed a b c
+        c: view 1 a b c | view 2 a b c stayed b c
+    """),
+    _doctored("transitional_set", "one that another takes along is in another transition", """
+        a: view 1 a b c | transitional 1t a b | view 2 a b c
+        b: view 1 a b c | transitional 1t b c | view 2 a b c
+        c: view 1 a b c | transitional 1t b c | view 2 a b c
+    """),
+    _doctored("transitional_set", "two that came along together, each without the other", """
+        a: view 1 a b | view 2 a b stayed a
+        b: view 1 a b | view 2 a b stayed b
     """),
     _doctored("transitional_set", "a stranger in the transitional set", """
         a: view 1 a b | view 2 a b c stayed a b c
@@ -686,6 +762,14 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b | a:1 | view 2 a b c
         c: view 2 a b c cut a:1
     """, "resilient(all)"),
+    _doctored("stable", "a holder that was in no view", """
+        a: view 1 a b | send | a:1 | stable a:1 a z
+        b: view 1 a b | a:1
+    """, "resilient(2)"),
+    _doctored("stable", "a message that nobody sent", """
+        a: view 1 a b | stable b:7 a b | crash
+        b: view 1 a b | crash
+    """, "resilient(2)"),
     _doctored("stable", "two of three are not all", """
         a: view 1 a b c | send | a:1
         b: view 1 a b c | a:1 | stable a:1 a b
@@ -747,6 +831,20 @@ DOCTORED: list[Doctored] = [
     _doctored("safe", "one was let go on, and the others did not go on without it", """
         a: view 1 a b founded | send | a:1 | holds a:1 | left
         b: view 1 a b founded | view 2 b parted
+    """, "safe"),
+    _doctored("safe", "one goes on elsewhere without it, and then crashes", """
+        a: view 1 a b c | send | a:1 | view 2 a b
+        b: view 1 a b c | a:1 | view 2 a b
+        c: view 1 a b c | view 3 c | send | c:1 | crash
+    """, "safe"),
+    _doctored("safe", "one leaves a transitional view for another component, and then crashes", """
+        a: view 1 a b | send | transitional 1t a b | a:1 | crash
+        b: view 1 a b | transitional 1t a b | view 2 b | crash
+    """, "safe"),
+    _doctored("safe", "one was let go on before it had the view, and had received it", """
+        a: view 1 a b c founded | view 2 a b c | send | a:1 | holds a:1 | view 3 a c
+        b: view 1 a b c founded | holds a:1 | view 4 b parted | left
+        c: view 1 a b c founded | view 2 a b c | a:1 | holds a:1 | view 3 a c
     """, "safe"),
     _doctored("safe", "safe for some", """
         a: view 1 a b | send | a:1
@@ -1110,6 +1208,16 @@ SOUND: list[Sound] = [
         b: view 1 a b c | view 2 b c stayed b c | c:1 | send | view 3 a b stayed b | b:1
         c: view 1 a b c | view 2 b c stayed b c | send | c:1 | crash
     """, but="prefix one_primary sending_view"),
+    _sound("one was let go on before it had the view in which the others deliver", """
+        a: view 1 a b founded | view 2 a b c | send | a:1 | holds a:1 | view 3 a c
+        b: view 1 a b founded | view 4 b parted | left
+        c: view 2 a b c | a:1 | holds a:1 | view 3 a c
+    """, "safe"),
+    _sound("two parts of one view in transitional views of one name", """
+        a: view 1 a b c | transitional 1t a b | view 2 a b stayed a b
+        b: view 1 a b c | transitional 1t a b | view 2 a b stayed a b
+        c: view 1 a b c | transitional 1t c | view 3 c stayed c
+    """, "agreed", but="one_primary quorum"),
     _sound("one saw a newcomer that was shown no view before they had parted, and both merge", """
         a: view 1 a c | view 2 a b c stayed a c | view 3 a stayed a
         b: view 4 b c | c:1 | view 5 b stayed b | view 6 a b stayed b

@@ -13,7 +13,7 @@ A line is (more of) one life, in its order; what happens is set apart by bars:
     fault WORD… [of NODE… until US]     what the world did to it, or to these
     wait US                             so many microseconds pass
     send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
-    MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
+    MEMBER:N[@SEQ][!] [SERVICE]         it delivers that message, at that place; `!` changed
     join [N]                            views have N members at least
     crash [now]                         later, or in the step of what was before
     left | stop REASON… | restart | stuck        a stop is an exclusion
@@ -143,14 +143,16 @@ class Teller:
             message, _, seq = verb.rstrip("!").partition("@")
             sender, _, number = message.rpartition(":")
             place = int(seq) if seq else None
-            self._message(life, "deliver", f"{key(sender)}:{number}", seq=place, altered=altered)
+            more = {"service": rest[0]} if rest else {}
+            about = f"{key(sender)}:{number}"
+            self._message(life, "deliver", about, seq=place, altered=altered, **more)
 
     def _view(self, life: str, kind: str, words: list[str]) -> None:
         name, *rest = words
         parts: dict[str, list[str]] = {"members": []}
         part = parts["members"]
         for word in rest:
-            if word in ("cut", "at", "stayed", "founded", "parted", "also"):
+            if word in ("cut", "at", "stayed", "joined", "left", "founded", "parted", "also"):
                 part = parts.setdefault(word, [])
             else:
                 part.append(word)
@@ -163,7 +165,10 @@ class Teller:
             members=tuple(map(key, parts["members"])),
             detail=detail or None,
             seq=int(parts["at"][0]) if "at" in parts else None,
-            stayed=tuple(map(key, parts["stayed"])) if "stayed" in parts else None,
+            **{
+                each: tuple(map(key, parts[each])) if each in parts else None
+                for each in ("stayed", "joined", "left")
+            },
             changes=(
                 *(word for word in ("founded", "parted") if word in parts),
                 *(_change(each) for each in parts.get("also", ())),

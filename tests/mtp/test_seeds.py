@@ -29,6 +29,7 @@ KEPT_CHAOS = [
         20036,
     ),  # a master that joined after the cut was asked to continue with one that could not inform it
     (6, 20214),  # the same, of one that was found failed before the cut and learned of it after
+    (3, 1_001_184),  # the same, where only one that was then cut off had shown the view without it
     (4, 21660),  # the same, of one that was about to leave
     (4, 201466),  # a master had a view before it held what the masters had decided
     (9, 201244),

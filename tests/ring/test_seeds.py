@@ -238,3 +238,9 @@ def test_a_tenth_as_many_seeds_of_one_kind_of_fault_break_no_law(faults: str) ->
         )
         outcome = run(plan)
         assert outcome.violations == (), outcome.replay
+
+
+def test_one_that_was_let_go_on_before_it_had_the_view_owes_nothing_of_it() -> None:
+    """The others formed a ring with it, but it never learned that this was in force, and went on by
+    its operator's word; without it they delivered as safe, with the ring after, what was left."""
+    assert run(Plan(protocol="ring", nodes=8, seed=1_000_036, messages=60)).violations == ()

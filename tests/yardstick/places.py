@@ -114,6 +114,9 @@ LAWS: dict[str, tuple[str, ...]] = {
             FROM sends GROUP BY ALL) s
           ON s.run = d.run AND s.life = d.life AND d.source = d.life AND s.number = d.number
           WHERE s.step > d.step""",
+        """SELECT run FROM (SELECT run, number, max(number) OVER (PARTITION BY run, life
+            ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM sends)
+          WHERE number <= earlier""",
         "SELECT run FROM late",
         "SELECT run FROM places WHERE is_view AND seq < earlier",
         """SELECT p.run FROM placed p JOIN views v ON v.run = p.run AND v.life = p.life

@@ -24,8 +24,8 @@ def cut(history: History) -> Iterator[Finding]:
     row. Let p be another life that installed V, and does not name s in its own cut there. The
     largest number of s that p had delivered before V, or that a cut of p before V says, is at least
     n: else `spared up to N in view V; delivered there up to M`. Named are q, the message n of s,
-    and the smallest such p. When s has sent rows, did not vanish, and sent none with a number as
-    large as N: `spared up to N in view V; never sent`, with s as the other and no message.
+    and the smallest such p. When s has rows, did not vanish, and sent none with a number as large
+    as N: `spared up to N in view V; never sent`, with s as the other and no message.
     Who was there is spared nothing. Let n be above had, and above what earlier cuts of q say, and U
     the view that q had right before V; where V has a transitional set, only those in it came along:
     - `spared up to N in view V; together in U`: s is in U, and came along. The other is s.
@@ -85,7 +85,7 @@ def unjust_cuts(
             for sender, upto in at.cuts.items():
                 spared_to = f"spared up to {upto} in view {view}"
                 source = history.lives.get(sender)
-                if source is not None and source.end != VANISHED and upto > last.get(sender, upto):
+                if source is not None and source.end != VANISHED and upto > last.get(sender, 0):
                     yield Finding(key, "", sender, f"{spared_to}; never sent")
                 number = floor(sender, upto)
                 if number <= at.had.get(sender, 0):

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Container, Iterator
 from itertools import pairwise
+from typing import TypeAlias
 
 from unisono.laws.holding import Holdings
 from unisono.laws.succession import PARTED, NextViews, tells
@@ -25,6 +26,8 @@ from unisono.trace.history import (
 from unisono.trace.record import APART, PROBE, Row
 
 RELIABLE = LEVELS["reliable"]
+Form: TypeAlias = tuple[int | None, int | None, str | None]
+"""Size, digest and service."""
 
 
 def no_creation(history: History) -> Iterator[Finding]:
@@ -33,18 +36,19 @@ def no_creation(history: History) -> Iterator[Finding]:
     A delivery of message m of sender life s at life q breaks the law when
     - `never sent`: s has rows in the history but no send row of m; unless s vanished and m's number
       is above that of every send row of s, for then the row may be lost;
-    - `not as sent`: s has send rows of m, and none has the size and digest delivered;
+    - `not as sent`: s has send rows of m, and none has the size and digest delivered, and the
+      service delivered or one of a lower level;
     - `not as at X`: no send row of m is known, and the smallest life X that delivered m did so with
-      another size or digest (of several at X, the smallest pair);
+      another size, digest or service (of several at X, the smallest of these);
     - `before its time: after N`: a view of q before that delivery, by step, says in its cut that s
       had sent N messages before their time, m's number is not above N, and above all numbers of s
       that q had delivered before that view.
     """
-    sent: dict[str, set[tuple[int | None, int | None]]] = {}
+    sent: dict[str, set[Form]] = {}
     last: dict[str, int] = {}
     for trace in history.lives.values():
         for row in trace.sends:
-            sent.setdefault(message_of(row), set()).add((row.size, row.digest))
+            sent.setdefault(message_of(row), set()).add(_form(row))
             last[trace.key] = max(last.get(trace.key, 0), number_of(row))
     heard = _forms_heard(history, sent.keys())
     for trace in history.lives.values():
@@ -53,13 +57,13 @@ def no_creation(history: History) -> Iterator[Finding]:
             source = history.lives.get(sender)
             details = []
             if message in sent:
-                if (row.size, row.digest) not in sent[message]:
+                if not any(_is_as_sent(_form(row), form) for form in sent[message]):
                     details.append("not as sent")
             else:
                 if source and not (source.end == VANISHED and number > last.get(sender, 0)):
                     details.append("never sent")
-                other, *form = heard[message]
-                if [row.size, row.digest] != form:
+                other, form = heard[message]
+                if _form(row) != form:
                     details.append(f"not as at {other}")
             for cut in trace.cuts.get(sender, ()):
                 if cut.step < row.step and cut.after < number <= cut.upto:
@@ -68,15 +72,21 @@ def no_creation(history: History) -> Iterator[Finding]:
                 yield Finding(trace.key, message, sender, detail)
 
 
-def _forms_heard(
-    history: History, sent: Container[str]
-) -> dict[str, tuple[str, int | None, int | None]]:
+def _form(row: Row) -> Form:
+    return row.size, row.digest, row.service
+
+
+def _is_as_sent(form: Form, sent: Form) -> bool:
+    return form == sent or (form[:2] == sent[:2] and level_of(form[2]) > level_of(sent[2]))
+
+
+def _forms_heard(history: History, sent: Container[str]) -> dict[str, tuple[str, Form]]:
     """Of each message without a send row: the smallest incarnation that delivered it, and how."""
-    heard: dict[str, tuple[str, int | None, int | None]] = {}
+    heard: dict[str, tuple[str, Form]] = {}
     for key, trace in history.lives.items():
         for message, row in zip(trace.messages, trace.deliveries, strict=True):
             if message not in sent:
-                form = (key, row.size, row.digest)
+                form = (key, _form(row))
                 heard[message] = min(form, heard.get(message, form))
     return heard
 
@@ -230,15 +240,16 @@ def safe(history: History) -> Iterator[Finding]:
     """A safe message that any member delivers, even one that then fails, all deliver.
 
     Let any life p deliver a safe message m while its last view before, regular or transitional, is
-    v (of p's own rows). Each correct life q among v's members that may owe m (see `agreement`)
-    delivers m. But not one that an operator let go on without p, where the others had gone on
-    without it: right after v, q has a view with the change `parted` that lacks p, and the view that
-    p has (if it has none, and is not alive, the smallest life that has one) lacks q; and q tells
-    that it did not have m when v ended (see `received`). The violation names q and m; the other is
-    the smallest such p, and the detail has the id of v (of p's first delivery of m).
+    v (of p's own rows). Each life q among v's members that may owe m (see `agreement`) delivers m,
+    if it is correct, or did not fail in v: it has a view right after it. But not one that an
+    operator let go on without p, where the others had gone on without it: right after v, or, where
+    q does not have v, right after its last view that some life has before v, q has a view with the
+    change `parted` that lacks p, and the view that p has right after v (if it has none, and is not
+    alive, the smallest life that has one) lacks q; and q tells that it did not have m when its view
+    before that ended (see `received`). The violation names q and m; the other is the smallest such
+    p, and the detail has the id of v (of p's first delivery of m).
     """
     witness: dict[tuple[str, str], Finding] = {}
-    correct = {key: trace for key, trace in history.lives.items() if trace.correct}
     for p in history.lives.values():
         view: Row | None = None
         for row in p.rows:
@@ -247,8 +258,8 @@ def safe(history: History) -> Iterator[Finding]:
                 continue
             message = message_of(row)
             for key in view.members or ():
-                q = correct.get(key)
-                if q is None or message in q.delivered:
+                q = history.lives.get(key)
+                if q is None or message in q.delivered or not did_not_fail(q, view.view):
                     continue
                 if q.owes(sender_of(row), number_of(row)) and not _let_go(history, p, q, view, row):
                     detail = f"not delivered; was safe in view {view.view}"
@@ -256,18 +267,38 @@ def safe(history: History) -> Iterator[Finding]:
     yield from witness.values()
 
 
+def did_not_fail(q: IncarnationTrace, view: str) -> bool:
+    """Whether a member of a view is correct, or went on from there to another one."""
+    last = q.views[-1].step if q.views else -1
+    return q.correct or any(
+        row.view == view and row.kind in VIEWS and row.step < last for row in q.rows
+    )
+
+
 def _let_go(
     history: History, p: IncarnationTrace, q: IncarnationTrace, view: Row, message: Row
 ) -> bool:
-    """Whether q, without the message, was let go on from p's view, and p went on without q."""
+    """Whether q, without the message, was let go on from p's view, or before it had that one, and
+    p went on without q."""
     nexts, holdings = history.derived(NextViews), history.derived(Holdings)
-    same = next((row for row in q.views if row.view == view.view), None)
-    here = nexts.after(q, same) if same is not None else None
+    earlier = _up_to(history, view.view)
+    last = next((row for row in reversed(q.views) if row.view in earlier), None)
+    here = nexts.after(q, last) if last is not None else None
     there = nexts.after(p, view)
-    if here is None or not tells(here, PARTED) or p.key in (here.members or ()):
+    if last is None or here is None or there is None or not tells(here, PARTED):
         return False
-    gone = there is not None and q.key not in (there.members or ())
-    return gone and holdings.has_receipts and holdings.lacks(q.key, view.view, message)
+    apart = p.key not in (here.members or ()) and q.key not in (there.members or ())
+    return apart and holdings.has_receipts and holdings.lacks(q.key, last.view, message)
+
+
+def _up_to(history: History, view: str) -> set[str]:
+    """A regular view, and those that some life has before it."""
+    found: set[str] = set()
+    for trace in history.lives.values():
+        names = [row.view for row in trace.views]
+        if view in names:
+            found.update(names[: names.index(view) + 1])
+    return found
 
 
 def progress(history: History) -> Iterator[Finding]:

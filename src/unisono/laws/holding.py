@@ -176,11 +176,14 @@ def stable(history: History) -> Iterator[Finding]:
       all is all of them that were in every view of p since it delivered m: one that was removed and
       admitted again holds a state, not m), and fewer holders are named; not asked where none is
       named.
+    - `X was in no view`: X is named as a holder, and no view of p has it.
+    - `never sent`: m's sender has rows, did not vanish, and has no send row of m.
     - `a holder lost it`: a named holder is correct, owes m (see `agreement`), and did not deliver
       it.
-    Named are p, m and the holder; for `held by N of K` the other is empty.
+    Named are p, m and the holder; for `held by N of K` and `never sent` the other is empty.
     """
     holdings = history.derived(Holdings)
+    sent = {message_of(row) for trace in history.lives.values() for row in trace.sends}
     for key, trace in history.lives.items():
         view: Row | None = None
         there: dict[str, set[str]] = {}
@@ -199,7 +202,12 @@ def stable(history: History) -> Iterator[Finding]:
             if len(row.members) < wanted:
                 detail = f"held by {len(row.members)} of {wanted}"
                 yield Finding(key, message, "", detail)
+            source = history.lives.get(sender_of(row))
+            if source is not None and source.end != VANISHED and message not in sent:
+                yield Finding(key, message, "", "never sent")
             for holder in row.members:
+                if holder not in trace.known:
+                    yield Finding(key, message, holder, f"{holder} was in no view")
                 if holdings.has_receipts and holdings.never_had(holder, row):
                     detail = f"{holder} does not hold it"
                     yield Finding(key, message, holder, detail)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from unisono.laws.succession import Spells
 from unisono.laws.verdict import Finding
@@ -100,31 +101,65 @@ def transitional_set(history: History) -> Iterator[Finding]:
     - `not in its own`: p is not in T.
     - `not of both views`: q is in T, and not a member of both V and W (p's rows); q is the other.
     - `came from X`: q is in T, installed W, and right before it another view X than V (or none).
-    - `not the same there`: q is in T, and p is not in the transitional set that q's row of W has.
+    - `not the same there`: q is in T, and q's row of W has another transitional set than T.
+    - `came from it too`: q is not in T, and installed W right after V, with a transitional set.
+    - `transitional view T: not the same there`: a life q in T has T too, with other members.
     Each life and view counts once, at its first installation; a first view has no V, and only the
     first of these is asked of it.
     """
-    rows: dict[tuple[str, str], tuple[Row | None, Row]] = {}
+    by_view: dict[str, dict[str, Change]] = {}
     for key, trace in history.lives.items():
-        last: Row | None = None
+        came, there = "", frozenset[str]()
         for row in trace.views:
-            rows.setdefault((key, row.view), (last, row))
-            last = row
-    for (key, view), (before, row) in rows.items():
-        if row.stayed is None:
-            continue
-        if key not in row.stayed:
-            yield Finding(key, "", "", f"view {view}: not in its own")
-        if before is None:
-            continue
-        for other in row.stayed:
-            if other not in (before.members or ()) or other not in (row.members or ()):
-                yield Finding(key, "", other, f"view {view}: not of both views")
-            theirs = rows.get((other, view))
-            if theirs is None:
-                continue
-            if theirs[0] is None or theirs[0].view != before.view:
-                came = theirs[0].view if theirs[0] is not None else "nowhere"
-                yield Finding(key, "", other, f"view {view}: came from {came}")
-            if theirs[1].stayed is not None and key not in theirs[1].stayed:
-                yield Finding(key, "", other, f"view {view}: not the same there")
+            members = frozenset(row.members or ())
+            stayed = None if row.stayed is None else frozenset(row.stayed)
+            change = Change(came, stayed, there & members)
+            by_view.setdefault(row.view, {}).setdefault(key, change)
+            came, there = row.view, members
+    for view, by_key in by_view.items():
+        for key, mine in by_key.items():
+            if mine.stayed is not None:
+                found = _of_one(key, mine.stayed, mine, by_key)
+                yield from (Finding(key, "", other, f"view {view}: {why}") for other, why in found)
+    yield from _transitional_members(history)
+
+
+class Change(NamedTuple):
+    """An incarnation installs a view for the first time."""
+
+    came: str
+    """From which view; empty for the first."""
+    stayed: frozenset[str] | None
+    both: frozenset[str]
+    """The members of both views."""
+
+
+def _of_one(
+    key: str, stayed: frozenset[str], mine: Change, by_key: Mapping[str, Change]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with one incarnation's transitional set, and at whom it shows."""
+    if key not in stayed:
+        yield "", "not in its own"
+    if not mine.came:
+        return
+    for other in sorted(stayed - mine.both):
+        yield other, "not of both views"
+    for other, theirs in by_key.items():
+        if other in stayed and theirs.came != mine.came:
+            yield other, f"came from {theirs.came or 'nowhere'}"
+        if other in stayed and theirs.stayed not in (None, stayed):
+            yield other, "not the same there"
+        if other not in (key, *stayed) and theirs.came == mine.came and theirs.stayed is not None:
+            yield other, "came from it too"
+
+
+def _transitional_members(history: History) -> Iterator[Finding]:
+    members: dict[tuple[str, str], set[str]] = {}
+    for key, trace in history.lives.items():
+        for row in trace.rows:
+            if row.kind == "transitional":
+                members.setdefault((key, row.view), {*(row.members or ())})
+    for (key, view), mine in members.items():
+        for other in sorted(mine):
+            if members.get((other, view), mine) != mine:
+                yield Finding(key, "", other, f"transitional view {view}: not the same there")

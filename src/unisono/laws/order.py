@@ -265,20 +265,21 @@ def prefix(history: History) -> Iterator[Finding]:
     """Of any two members' sequences of ordered messages, one is a prefix of the other.
 
     Only messages of level agreed or above count, each at its first delivery. For lives p < q that
-    each delivered some, the sequences are laid side by side: from p's first message on where q has
-    it; else from q's first message on where p has it; else, if both have the same first view, from
-    their beginnings; else they are not compared. At the first place where both have a message and
+    each delivered some, the sequences are laid side by side: from their beginnings, if both have
+    the same first view; else from p's first message on where q has it; else from q's first message
+    on where p has it; else they are not compared. At the first place where both have a message and
     the two differ, the law is broken: named are p, its message, q, and q's message in the detail.
     """
     sequences = {key: list(_ordered(trace)) for key, trace in history.lives.items()}
     for p, q in combinations((key for key in sequences if sequences[key]), 2):
         mine, yours = sequences[p], sequences[q]
-        if mine[0] in yours:
-            yours = yours[yours.index(mine[0]) :]
-        elif yours[0] in mine:
-            mine = mine[mine.index(yours[0]) :]
-        elif not _same_start(history.lives[p], history.lives[q]):
-            continue
+        if not _same_start(history.lives[p], history.lives[q]):
+            if mine[0] in yours:
+                yours = yours[yours.index(mine[0]) :]
+            elif yours[0] in mine:
+                mine = mine[mine.index(yours[0]) :]
+            else:
+                continue
         for left, right in zip(mine, yours, strict=False):
             if left != right:
                 yield Finding(p, left, q, f"{right} there")

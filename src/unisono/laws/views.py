@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from unisono.laws.order import inversions
 from unisono.laws.verdict import Finding
-from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import History, IncarnationTrace, message_of, number_of, sender_of
 from unisono.trace.record import Row
 
@@ -19,6 +20,9 @@ def view_order(history: History) -> Iterator[Finding]:
     - `view V: members … here, … there`: at its first installation of V a life has other members
       than the smallest life that installed V at its own first. The other is that life.
     - `view V: at N here, M there`: the same of its place (`seq`).
+    - `view V after U: joined …, told …`: those that V has and U, the life's view before, lacks
+      are not those that the row of V tells; likewise `left …`.
+    - `view V has NODE twice`: two members of V, or of a transitional view, are of one node.
     - `view V installed N times`: by one life.
     - `view V after W here, before it there`: for lives p < q, of the views both installed, in p's
       order (first installations), W and V are neighbours, and q has V before W.
@@ -26,6 +30,8 @@ def view_order(history: History) -> Iterator[Finding]:
     first: dict[str, dict[str, tuple[str, str]]] = {}
     reference: dict[str, tuple[str, tuple[str, str]]] = {}
     for key, trace in history.lives.items():
+        yield from _untold(trace)
+        yield from _twice(trace)
         counts = Counter(row.view for row in trace.views)
         for view, count in counts.items():
             if count > 1:
@@ -43,12 +49,35 @@ def view_order(history: History) -> Iterator[Finding]:
         yield Finding(p, "", q, f"view {later} after {earlier} here, before it there")
 
 
+def _untold(trace: IncarnationTrace) -> Iterator[Finding]:
+    for before, row in pairwise(trace.views):
+        old, new = {*(before.members or ())}, {*(row.members or ())}
+        for what, came, told in (("joined", new - old, row.joined), ("left", old - new, row.left)):
+            if told is not None and came != {*told}:
+                words = f"{' '.join(sorted(came)) or 'nobody'}, told {' '.join(told) or 'nobody'}"
+                detail = f"view {row.view} after {before.view}: {what} {words}"
+                yield Finding(trace.key, "", "", detail)
+
+
+def _twice(trace: IncarnationTrace) -> Iterator[Finding]:
+    for row in trace.rows:
+        if row.kind in VIEWS:
+            nodes = Counter(member.rpartition("#")[0] for member in row.members or ())
+            for node, count in nodes.items():
+                if count > 1:
+                    yield Finding(trace.key, "", "", f"{_name(row)} has {node} twice")
+
+
+def _name(row: Row) -> str:
+    return f"{'transitional ' * (row.kind == 'transitional')}view {row.view}"
+
+
 def self_inclusion(history: History) -> Iterator[Finding]:
-    """A member is in every view that it installs."""
+    """A member is in every view that it installs, transitional ones too."""
     for key, trace in history.lives.items():
-        for row in trace.views:
-            if key not in (row.members or ()):
-                yield Finding(key, "", "", f"not in its view {row.view}")
+        for row in trace.rows:
+            if row.kind in VIEWS and key not in (row.members or ()):
+                yield Finding(key, "", "", f"not in its {_name(row)}")
 
 
 def virtual_synchrony(history: History) -> Iterator[Finding]:

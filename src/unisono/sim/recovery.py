@@ -43,6 +43,8 @@ class Recovery:
         """Those that are to come together: all, or each part that is to go on."""
         self._inside: dict[Member, int] = {}
         """Who was in its part of the group when that was cut off, and its node."""
+        self._excluded: set[Member] = set()
+        """Who was excluded because of a fault, and has installed nothing since."""
         self._known: set[str] = set()
         """Names that had installed a view, or were in one of the last, when the faults ended. One
         that was only listed in a former view may never have been on a ring in force."""
@@ -56,7 +58,8 @@ class Recovery:
         any node has lost its memory: nodes out of reach may be needed to decide."""
         if len(self.parts) > 1:
             for part in self.going_on:
-                self._inside |= _inside(part)
+                inside = _inside(part)
+                self._inside |= {me: at for me, at in inside.items() if me not in self._excluded}
             for node in self._world.nodes:
                 view = node.process.view if node.process is not None else None
                 self._known.update(member.name for member in (view.members if view else ()))
@@ -82,12 +85,14 @@ class Recovery:
         return world.spec.may_operate(roles, world.weather.forgetful or world.forgot)
 
     def installed(self, process: SimProcess) -> None:
+        self._excluded.discard(process.me)
         if not self._world.healing:
             self._known.add(process.me.name)
         self.changed()
 
     def excluded(self, process: SimProcess) -> None:
         """Excluded because of a fault, perhaps before the partition, and noticed only now."""
+        self._excluded.add(process.me)
         if self._inside.pop(process.me, None) is not None:
             self._narrow()
 

@@ -23,23 +23,19 @@ ViewPair: TypeAlias = tuple[Row, Row]
 
 def no_creation(data: HistoryColumns) -> Suspects:
     # Of several sends the first is compared; the law itself looks at all.
-    sent, size, digest = _payloads(data, [member.sends for member in data.members])
+    sent, form = _forms(data, [member.sends for member in data.members])
     unsent = [member.deliveries[~sent[member.slot[member.deliveries]]] for member in data.members]
     suspicious = _recorded(data)
-    _, first_size, first_digest = _payloads(data, unsent)
+    _, first = _forms(data, unsent)
     for member, rows in zip(data.members, unsent, strict=True):
-        events, slots = member.events, member.slot[rows]
-        differs = first_size[slots] != events.size[rows]
-        differs |= first_digest[slots] != events.digest[rows]
-        suspicious[slots[differs]] = True
+        slots = member.slot[rows]
+        suspicious[slots[_differ(first, member, rows)]] = True
     suspects = {}
     for at, member in enumerate(data.members):
         events, rows = member.events, member.deliveries
         slots = member.slot[rows]
         known = sent[slots]
-        wrong = known & (
-            (size[slots] != events.size[rows]) | (digest[slots] != events.digest[rows])
-        )
+        wrong = known & _differ(form, member, rows)
         if not known.all():
             wrong |= ~known & suspicious[slots]
         for code, cuts in member.cuts.items():
@@ -51,16 +47,29 @@ def no_creation(data: HistoryColumns) -> Suspects:
     return suspects
 
 
-def _payloads(data: HistoryColumns, rows_by_member: list[Array]) -> tuple[Array, Array, Array]:
-    """By slot: whether one of these rows is about it, and size and digest of the first."""
+def _forms(data: HistoryColumns, rows_by_member: list[Array]) -> tuple[Array, list[Array]]:
+    """By slot: whether one of these rows is about it, and the form of the first."""
     found = np.zeros(data.count, np.bool_)
-    size, digest = np.zeros(data.count, np.int32), np.zeros(data.count, np.int64)
+    forms: list[Array] = [np.zeros(data.count, each.dtype) for each in _form(data.members[0])]
     for member, mine in zip(reversed(data.members), reversed(rows_by_member), strict=True):
         rows = mine[::-1]
         slots = member.slot[rows]
         found[slots] = True
-        size[slots], digest[slots] = member.events.size[rows], member.events.digest[rows]
-    return found, size, digest
+        for form, column in zip(forms, _form(member), strict=True):
+            form[slots] = column[rows]
+    return found, forms
+
+
+def _form(member: MemberEvents) -> tuple[Array, Array, Array]:
+    return member.events.size, member.events.digest, member.events.service
+
+
+def _differ(forms: list[Array], member: MemberEvents, rows: Array) -> Array:
+    """By row, whether its message has another form there."""
+    differs = np.zeros(len(rows), np.bool_)
+    for form, column in zip(forms, _form(member), strict=True):
+        differs |= form[member.slot[rows]] != column[rows]
+    return differs
 
 
 def _recorded(data: HistoryColumns) -> Array:
@@ -93,7 +102,7 @@ def agreement(data: HistoryColumns) -> Suspects:
     for at, member in enumerate(data.members):
         missing = data.missing[at]
         owed = np.zeros(len(missing), np.bool_)
-        if len(missing):
+        if len(missing) and member.trace.correct:
             for other, peer in enumerate(data.members):
                 if peer is not member and peer.trace.correct:
                     first = data.delivered_reliably[other][missing]

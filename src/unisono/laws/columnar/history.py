@@ -314,14 +314,15 @@ class HistoryColumns:
 
     @cached_property
     def missing(self) -> list[Array]:
-        """By member, if it is correct: slots that somebody delivered, it did not, and it owes."""
+        """By member, if it is correct or went on from a view: slots that somebody delivered, it did
+        not, and it owes."""
         anyone = np.zeros(self.count, np.bool_)
         for delivered in self.delivered:
             anyone |= delivered >= 0
         none = np.empty(0, np.int64)
         return [
             self.owed(member, np.flatnonzero(anyone & (delivered < 0)))
-            if member.trace.correct
+            if member.trace.correct or member.trace.views[1:]
             else none
             for member, delivered in zip(self.members, self.delivered, strict=True)
         ]

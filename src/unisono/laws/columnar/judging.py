@@ -51,7 +51,7 @@ ON_COLUMNS: Final[dict[str, Judge]] = {
     "agreement": _screened(delivery.agreement),
     "validity": _screened(delivery.validity),
     "virtual_synchrony": _screened(delivery.virtual_synchrony),
-    "local_order": _screened(views.local_order, views.ends_and_places),
+    "local_order": _screened(views.local_order, views.of_members),
     "cut": views.cut,
     "same_view": _screened(views.same_view),
     "sending_view": _screened(views.sending_view),

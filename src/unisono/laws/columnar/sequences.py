@@ -139,12 +139,13 @@ def _regressions(data: HistoryColumns, sequences: Sequence[_Sequence]) -> Iterat
 def prefix(data: HistoryColumns) -> Iterator[Violation]:
     for p, q in combinations((each for each in _sequences(data) if len(each.slots)), 2):
         left, right = p.slots, q.slots
-        if q.first[left[0]] >= 0:
-            right = right[_index(q, left[0]) :]
-        elif p.first[right[0]] >= 0:
-            left = left[_index(p, right[0]) :]
-        elif not _same_start(p.member.trace, q.member.trace):
-            continue
+        if not _same_start(p.member.trace, q.member.trace):
+            if q.first[left[0]] >= 0:
+                right = right[_index(q, left[0]) :]
+            elif p.first[right[0]] >= 0:
+                left = left[_index(p, right[0]) :]
+            else:
+                continue
         count = min(len(left), len(right))
         for at in np.flatnonzero(left[:count] != right[:count])[:1].tolist():
             yield Violation(

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from unisono.laws import LAWS, Violation
-from unisono.laws.columnar.history import HistoryColumns, MemberEvents
-from unisono.laws.columnar.suspects import Suspects, rows_about
+from unisono.laws.columnar.history import HistoryColumns, MemberEvents, running_max
+from unisono.laws.columnar.suspects import Suspects, first_violations, rows_about
 from unisono.laws.cuts import unjust_cuts
 from unisono.laws.holding import Holdings, false_receipts
-from unisono.laws.local import AFTER_END
+from unisono.laws.local import AFTER_END, SENT_AFTER
 from unisono.laws.succession import Spell, Spells
 from unisono.laws.verdict import violations
 from unisono.trace.checks import VIEWS
@@ -181,7 +181,22 @@ def local_order(data: HistoryColumns) -> Suspects:
     return suspects
 
 
-def ends_and_places(data: HistoryColumns) -> Iterator[Violation]:
+def of_members(data: HistoryColumns) -> Iterator[Violation]:
+    yield from _sent_after(data)
+    yield from _ends_and_places(data)
+
+
+def _sent_after(data: HistoryColumns) -> Iterator[Violation]:
+    for member in data.members:
+        numbers = member.events.number[member.sends]
+        again = member.slot[member.sends[numbers <= running_max(numbers)]]
+        yield from first_violations(
+            Violation("local_order", data.run, member.key, data.name(slot), "", SENT_AFTER)
+            for slot in again.tolist()
+        )
+
+
+def _ends_and_places(data: HistoryColumns) -> Iterator[Violation]:
     """Violations of `local_order` without a message depend on the last send and delivery, and on
     the largest sequence number before each view: rows are made up for them."""
     last: list[Row] = []
