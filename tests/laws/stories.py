@@ -574,6 +574,12 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 c d at 0
     """),
+    _doctored("one_primary", "one founds alone, and then joins those that had gone on", """
+        b: join 1 | view 2 b c joined b c | view 3 b c#2 e joined c#2 e left c | view 4 b e
+        c: join 1 | view 2 b c joined b c | crash
+        c#2: join 1 | view 1 c#2 founded joined c#2 | crash
+        e: join 1 | view 3 b c#2 e joined b c#2 e | view 4 b e
+    """),
     _doctored("one_founding", "founded anew while one that remembers is there", """
         a: join 2 | view 1 a b c founded | send | a:1@1 | stop began anew
         b: join 2 | view 1 a b c founded | a:1@1 | crash
@@ -1156,6 +1162,10 @@ SOUND: list[Sound] = [
         b: join 1 | view 2 a b c at 0 | crash
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 b c d at 0
+    """),
+    _sound("a founder crashes before it shows whom it admitted", """
+        a: join 1 | view 1 a founded joined a | crash
+        b: join 1 | view 2 a b joined a b | view 3 b
     """),
     _sound("nothing at all", ""),
     _sound("two talk", """

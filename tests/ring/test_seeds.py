@@ -244,3 +244,8 @@ def test_one_that_was_let_go_on_before_it_had_the_view_owes_nothing_of_it() -> N
     """The others formed a ring with it, but it never learned that this was in force, and went on by
     its operator's word; without it they delivered as safe, with the ring after, what was left."""
     assert run(Plan(protocol="ring", nodes=8, seed=1_000_036, messages=60)).violations == ()
+
+
+def test_no_law_blames_a_founder_that_crashes_before_it_shows_whom_it_admitted() -> None:
+    """It founded alone, admitted one, and crashed with its own views half shown."""
+    assert run(Plan(protocol="ring", nodes=4, seed=1_002_205, messages=60)).violations == ()

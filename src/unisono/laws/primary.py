@@ -66,7 +66,8 @@ def one_primary(history: History) -> Iterator[Finding]:
     leads to another when a node has it right before the other, and so on; or when it is the last of
     a life whose `leave` row says that the other excluded it, and some life is a member of both; or
     when it is the last of a life that crashed or stopped, and the other, which that life did not
-    install, is the first of a node, and lists that life but not among those that joined.
+    install, is the first of a node, and lists that life but not among those that joined: to one
+    whose first view it is all did, and this counts unless that life's last view is its founding.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
       life of whose counting views it is) that share no node, and of which neither leads to the
       other. V is the smaller of the two. Named is the smallest life that installed V; the other is

@@ -200,6 +200,15 @@ class NextViews:
         return own if own is not None or trace.end == ALIVE else self._any.get(view.view)
 
 
+def _joined_by_view(history: History) -> dict[str, set[str]]:
+    """By view, those that joined with it, as members tell that had a view before."""
+    found: dict[str, set[str]] = {}
+    for trace in history.lives.values():
+        for row in trace.views[1:]:
+            found.setdefault(row.view, set()).update(row.joined or ())
+    return found
+
+
 class Succession:
     """The views of a node are in the order of its lives (see `in_order`) and their steps. One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
@@ -282,13 +291,16 @@ class Succession:
                     self.leads.setdefault(views[-1].view, set()).add(excluder)
 
     def _add_unshown(self, history: History) -> None:
+        told = _joined_by_view(history)
         for chain in self._chains.values():
             for view in chain[:1]:
                 first = history.lives[self.installed[view]]
                 row = next(row for row in first.views if row.view == view)
-                for key in set(row.members or ()) - set(row.joined or ()):
+                for key in set(row.members or ()) - told.get(view, set()):
                     member = history.lives.get(key)
                     if member is None or member.correct or not member.inside:
+                        continue
+                    if key in (row.joined or ()) and not tells(member.views[-1], FOUNDED):
                         continue
                     if view not in {each.view for each in member.views}:
                         self._unshown.setdefault(member.views[-1].view, set()).add(view)
