@@ -20,8 +20,8 @@ def view_order(history: History) -> Iterator[Finding]:
     - `view V: members … here, … there`: at its first installation of V a life has other members
       than the smallest life that installed V at its own first. The other is that life.
     - `view V: at N here, M there`: the same of its place (`seq`).
-    - `view V after U: joined …, told …`: those that V has and U, the life's view before, lacks
-      are not those that the row of V tells; likewise `left …`.
+    - `view V after U: joined …, recorded …`: those that V has and U, the life's view before, lacks
+      are not those in the row of V; likewise `left …`.
     - `view V has NODE twice`: two members of V, or of a transitional view, are of one node.
     - `view V installed N times`: by one life.
     - `view V after W here, before it there`: for lives p < q, of the views both installed, in p's
@@ -30,7 +30,7 @@ def view_order(history: History) -> Iterator[Finding]:
     first: dict[str, dict[str, tuple[str, str]]] = {}
     reference: dict[str, tuple[str, tuple[str, str]]] = {}
     for key, trace in history.lives.items():
-        yield from _untold(trace)
+        yield from _misreported(trace)
         yield from _twice(trace)
         counts = Counter(row.view for row in trace.views)
         for view, count in counts.items():
@@ -49,12 +49,14 @@ def view_order(history: History) -> Iterator[Finding]:
         yield Finding(p, "", q, f"view {later} after {earlier} here, before it there")
 
 
-def _untold(trace: IncarnationTrace) -> Iterator[Finding]:
+def _misreported(trace: IncarnationTrace) -> Iterator[Finding]:
     for before, row in pairwise(trace.views):
         old, new = {*(before.members or ())}, {*(row.members or ())}
         for what, came, told in (("joined", new - old, row.joined), ("left", old - new, row.left)):
             if told is not None and came != {*told}:
-                words = f"{' '.join(sorted(came)) or 'nobody'}, told {' '.join(told) or 'nobody'}"
+                words = (
+                    f"{' '.join(sorted(came)) or 'nobody'}, recorded {' '.join(told) or 'nobody'}"
+                )
                 detail = f"view {row.view} after {before.view}: {what} {words}"
                 yield Finding(trace.key, "", "", detail)
 
