@@ -107,13 +107,13 @@ def transitional_set(history: History) -> Iterator[Finding]:
     Each life and view counts once, at its first installation; a first view has no V, and only the
     first of these is asked of it.
     """
-    by_view: dict[str, dict[str, Change]] = {}
+    by_view: dict[str, dict[str, ViewArrival]] = {}
     for key, trace in history.lives.items():
         came, there = "", frozenset[str]()
         for row in trace.views:
             members = frozenset(row.members or ())
             stayed = None if row.stayed is None else frozenset(row.stayed)
-            change = Change(came, stayed, there & members)
+            change = ViewArrival(came, stayed, there & members)
             by_view.setdefault(row.view, {}).setdefault(key, change)
             came, there = row.view, members
     for view, by_key in by_view.items():
@@ -124,7 +124,7 @@ def transitional_set(history: History) -> Iterator[Finding]:
     yield from _transitional_members(history)
 
 
-class Change(NamedTuple):
+class ViewArrival(NamedTuple):
     """An incarnation installs a view for the first time."""
 
     came: str
@@ -135,7 +135,7 @@ class Change(NamedTuple):
 
 
 def _of_one(
-    key: str, stayed: frozenset[str], mine: Change, by_key: Mapping[str, Change]
+    key: str, stayed: frozenset[str], mine: ViewArrival, by_key: Mapping[str, ViewArrival]
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with one incarnation's transitional set, and at whom it shows."""
     if key not in stayed:
