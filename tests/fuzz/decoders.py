@@ -10,9 +10,11 @@ from typing import Any, Final, NamedTuple
 from tests.fuzz.forging import WIRES, Forger
 from unisono.client import frames
 from unisono.daemon import records
+from unisono.delivered_counts import DeliveredCounts
 from unisono.errors import BadPacket, Misuse
 from unisono.feed import protocol as feed
 from unisono.layout import decode
+from unisono.model import Address, Member, View
 from unisono.net.address_validation import Challenge
 from unisono.parts.turn import read_runs
 from unisono.protocols.mtp.batch import read_content
@@ -59,6 +61,8 @@ def _of(prefix: str) -> list[bytes]:
 TURN: Final = (
     bytes.fromhex("0001000000000000000700000000000000010001000200000003043131313131") + b"x"
 )
+COUNTED: Final = DeliveredCounts()
+COUNTED.install(View(tuple(Member(name, Address("10.0.0.1", 7), 1) for name in "abc")))
 DECODERS: Final = (
     *(_packets(protocol) for protocol in WIRES),
     Decoder("daemon record", records.read, _of("record.")),
@@ -73,6 +77,11 @@ DECODERS: Final = (
     Decoder("decision", lambda data: machine_of(data, 3), _of("decision") or [bytes(18)]),
     Decoder("ring's record", read_record, _of("ring.record")),
     Decoder("ring", lambda data: read_ring(Version(3, 5), data), [RECORDS["ring"]]),
+    Decoder(
+        "counted state",
+        lambda data: DeliveredCounts().adopt(data),
+        [DeliveredCounts().with_state(b"state"), COUNTED.with_state(b"")],
+    ),
     Decoder("feed's request", feed.parse_json, [b'{"do": "rows", "query": "q", "epoch": 7}']),
     Decoder(
         "keyring", lambda data: read_keyring(data.decode("latin-1"), "it"), [b"ab" * 16 + b"\n"]

@@ -12,6 +12,7 @@ import unisono
 from tests.net.recorder import free_port
 from unisono.config import Config, default_service
 from unisono.core import Cause, Request
+from unisono.delivered_counts import DeliveredCounts
 from unisono.group import Group, Joining
 from unisono.group.session import Session, SessionEvents
 from unisono.model import Address, Member, Message, ServiceLevel, View
@@ -20,6 +21,10 @@ from unisono.requests import GoOn
 from unisono.spec import ProtocolSpec
 
 HERE = Address("127.0.0.1", 1)
+
+
+def handed_over(state: bytes) -> bytes:
+    return DeliveredCounts().with_state(state)
 
 
 class Echo:
@@ -36,8 +41,8 @@ class Echo:
 
     def start(self) -> None:
         self._events.opened(self.me)
-        self._events.adopt(b"state of %d" % self.me.incarnation)
-        self._events.install(View(f"v{self.me.incarnation}", (self.me,), seq=0))
+        self._events.adopt(handed_over(b"state of %d" % self.me.incarnation))
+        self._events.install(View((self.me,), f"v{self.me.incarnation}", seq=0))
 
     def send_credit(self) -> int:
         return self.credit
@@ -188,7 +193,7 @@ async def test_a_state_in_the_middle_keeps_its_place_in_the_stream() -> None:
     group = Group(Config(group="g"), echoes, lambda: b"", restored.append)
     async with Joining(group):
         await group.multicast(b"1")
-        group._incarnations._receive_path.adopt(b"later")
+        group._incarnations._receive_path.adopt(handed_over(b"later"))
         await group.multicast(b"2")
         assert isinstance(await anext(group), View)
         assert (await anext(group)).payload == b"1" and restored == [b"state of 1"]  # type: ignore[union-attr]

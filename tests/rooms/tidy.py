@@ -78,8 +78,10 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "net": frozenset("model core fields layout wire errors parts sealing".split()),
     "config": frozenset(("net", "core", "spec", "model", "errors")),
     "replay_history": frozenset(("fields", "layout", "wire", "model", "errors")),
+    "delivered_counts": frozenset("fields layout model parts".split()),
     "group": frozenset(
-        "config replay_history net protocols sealing trace requests core spec model errors".split()
+        """config delivered_counts replay_history net protocols sealing trace requests core spec
+        model errors""".split()
     ),
     "client": frozenset(
         "group config net requests core spec fields layout wire model errors".split()

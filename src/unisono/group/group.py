@@ -101,6 +101,7 @@ class Group:
             self._locks,
             self._stream,
             self._replay,
+            sessions.founds and (snapshot is not None or config.replayable),
             self._opened,
         )
 

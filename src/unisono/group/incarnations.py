@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from unisono.core import Cause
+from unisono.delivered_counts import DeliveredCounts
 from unisono.errors import Misuse, Refused, Stopped, UnisonoError, WrongKey
 from unisono.group.locks import Locks
 from unisono.group.pending_requests import PendingRequests
@@ -44,6 +45,8 @@ class Incarnations:
     _locks: Locks
     _stream: Stream
     _replay: Replay | None
+    _counts_delivered: bool
+    """The group's state has the number of each sender's last message."""
     _on_opened: Callable[[], None]
     """Called when a session has its identity; a `UnisonoError` from it is final."""
 
@@ -66,6 +69,7 @@ class Incarnations:
         """The incarnation whose unsaid messages were counted."""
         self._receive_path = DeliveryPath(
             self._stream,
+            DeliveredCounts() if self._counts_delivered else None,
             self._replay,
             self._rejoin_policy,
             self._handles,
@@ -75,6 +79,7 @@ class Incarnations:
             self._installed,
             self._send_buffer.stepped,
             self._session_ended,
+            self.fail,
         )
 
     @property

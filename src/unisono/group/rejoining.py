@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from unisono.core import Cause
+from unisono.delivered_counts import DeliveredCounts
 from unisono.model import Member, View
 from unisono.net.outstanding import Outstanding
 from unisono.net.stream import Rejoined
@@ -31,7 +33,20 @@ class Former(NamedTuple):
     reason: str
     cause: Cause
     seq: int | None
+    sent: Sent
+
+
+class Sent(NamedTuple):
+    """What an incarnation sent."""
+
+    me: Member
+    delivered: int
+    """The number of the last message that was delivered here."""
     lost: tuple[bytes, ...]
+
+    def beyond(self, count: int) -> tuple[bytes, ...]:
+        """What is lost, and not among the first `count`."""
+        return self.lost[max(0, count - self.delivered) :]
 
 
 class RejoinPolicy:
@@ -58,8 +73,15 @@ class RejoinPolicy:
         self.outstanding.begin(me)
         self.inside = False
 
-    def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
-        """An incarnation has its first view: returns what the application reads before it."""
+    def arrived(
+        self,
+        me: Member,
+        view: View,
+        now_s: float,
+        counts: DeliveredCounts | None = None,
+    ) -> Rejoined | None:
+        """An incarnation has its first view: returns what the application reads before it.
+        `counts`: of the group's state, if it has one."""
         self.inside, self._began_s = True, now_s
         former, self._former = self._former, None
         if former is None:
@@ -67,12 +89,20 @@ class RejoinPolicy:
         missed = None
         if former.seq is not None and view.seq is not None and view.seq >= former.seq:
             missed = range(former.seq + 1, view.seq + 1)
-        return Rejoined(former.reason, me, former.cause, missed, former.lost)
+        sent = former.sent
+        again = Rejoined(former.reason, me, former.cause, missed, sent.lost)
+        count = counts.of(sent.me, view) if counts is not None else None
+        if counts is None or count is None:
+            return again
+        return replace(again, unsaid=sent.beyond(count), undone=counts.undone(me.name))
 
     def ended(self, reason: str, cause: Cause, now_s: float) -> None:
         """An incarnation ended, and another follows."""
         if self.inside:
-            self._former = Former(reason, cause, self.outstanding.seq, self.outstanding.lost())
+            of = self.outstanding
+            assert of.me is not None, "it ended and never began"
+            sent = Sent(of.me, of.delivered_number, of.lost())
+            self._former = Former(reason, cause, of.seq, sent)
             if now_s - self._began_s >= LASTING_S:
                 self._setbacks = 0
         self.inside = False

@@ -95,7 +95,8 @@ class Replay:
             case Rejoined():
                 self.history.begin()
                 # Offsets are the history's own, and `recall` has what was missed.
-                return replace(entry, missed=None, lost=_own(entry.lost))
+                unsaid = None if entry.unsaid is None else _own(entry.unsaid)
+                return replace(entry, missed=None, lost=_own(entry.lost), unsaid=unsaid)
         return entry
 
     def _capture(self, mark: CaptureMark) -> CaptureMark | None:

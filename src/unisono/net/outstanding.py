@@ -20,10 +20,10 @@ class Outstanding:
     """Notified of what is sent and delivered."""
 
     def __init__(self) -> None:
-        self._me: Member | None = None
+        self.me: Member | None = None
         self._batches: deque[tuple[int, Sequence[bytes]]] = deque()
         """Messages sent together, with the number of the last of them."""
-        self._sent = self._delivered = 0
+        self._sent = self.delivered_number = 0
         """Numbers of the last own message."""
         self.sent_count = 0
         """Of all incarnations."""
@@ -36,10 +36,10 @@ class Outstanding:
 
     def begin(self, me: Member) -> None:
         """An incarnation begins; its first message has the number 1."""
-        self._me, self.seq = me, None
+        self.me, self.seq = me, None
         self._batches.clear()
         self._timed = None
-        self._sent = self._delivered = 0
+        self._sent = self.delivered_number = 0
 
     def sent(self, messages: Sequence[bytes]) -> None:
         self._sent += len(messages)
@@ -56,21 +56,21 @@ class Outstanding:
         else:
             self.seq = messages[-1].seq
         if self._batches:
-            self._delivered = max(self._delivered, self._last_own(messages))
-            if self._timed is not None and self._timed[0] <= self._delivered:
+            self.delivered_number = max(self.delivered_number, self._last_own(messages))
+            if self._timed is not None and self._timed[0] <= self.delivered_number:
                 self.delays_s.append(time.monotonic() - self._timed[1])
                 self._timed = None
-            while self._batches and self._batches[0][0] <= self._delivered:
+            while self._batches and self._batches[0][0] <= self.delivered_number:
                 self._batches.popleft()
 
     def _last_own(self, messages: Sequence[Message]) -> int:
         if isinstance(messages, MessageRuns):
-            return messages.last_number(self._me)
-        own = (each.number for each in reversed(messages) if each.sender == self._me)
+            return messages.last_number(self.me)
+        own = (each.number for each in reversed(messages) if each.sender == self.me)
         return next(own, 0)
 
     def lost(self) -> tuple[bytes, ...]:
         """Messages sent and not delivered, in order."""
         found = [message for _, messages in self._batches for message in messages]
         first = self._sent - len(found)
-        return tuple(found[max(0, self._delivered - first) :])
+        return tuple(found[max(0, self.delivered_number - first) :])

@@ -70,6 +70,11 @@ class Rejoined:
     """Own messages of the former incarnation that were not delivered here, and may be sent again.
     Some may have been ordered after all. An agreed message of the ring that was delivered here and
     to no other member is not among them."""
+    unsaid: tuple[bytes, ...] | None = None
+    """Those of `lost` that are not in the state that follows, and never will be: sent again now,
+    each is delivered once. None if unknown: there is no state, or the group has forgotten us."""
+    undone: tuple[tuple[Member, range], ...] = ()
+    """By former incarnation, the numbers of messages that were delivered here and are not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,14 @@ class MessageRuns(Sequence[Message]):
         last = (s.number + s.times - 1 for s in reversed(self._spans) if s.sender == sender)
         return next(last, 0)
 
+    def note_last_numbers(self, last: dict[Member, int]) -> None:
+        """By sender, the number of its last message."""
+        if self._made is not None:
+            last.update((message.sender, message.number) for message in self._made)
+            return
+        for sender, _, _, _, times, number, _, _, _, _ in self._spans:
+            last[sender] = number + times - 1
+
     def of(self, sender: Member | None, numbers: Collection[int]) -> list[Unread]:
         """The messages of this sender with these numbers, which ascend as its messages do."""
         if self._made is not None:
