@@ -8,13 +8,15 @@ import pytest
 
 from tests.rmp.stage import Stage
 from tests.rmp.test_hostile import block, key, next_block, send
+from unisono.config import Config
 from unisono.core import Adopt, Fail, Stabilize
-from unisono.layout import encode
+from unisono.errors import BadPacket
+from unisono.layout import decode, encode
 from unisono.model import Address, Member, Resilient, Service
 from unisono.parts.identity import key_of
 from unisono.parts.turn import MessageGroup, OriginRun, write_runs
 from unisono.protocols.rmp.group_state import AddMember, Entry, RenewTrid
-from unisono.protocols.rmp.ordering import OrderingQueue, TokenAck
+from unisono.protocols.rmp.ordering import RANGES_MAX, OrderingQueue, TokenAck
 from unisono.protocols.rmp.packets import (
     DATA,
     AckFields,
@@ -36,6 +38,8 @@ from unisono.protocols.rmp.reform_packets import (
     Sync,
 )
 from unisono.protocols.rmp.requests import write_request
+from unisono.sealing.records import OVERHEAD_BYTES
+from unisono.wire import ENVELOPE_BYTES
 
 HUGE = 1 << 61
 DETECT_US = 200_000
@@ -351,3 +355,13 @@ def test_resilience_is_still_reported() -> None:
     stage.multicast("a", b"kept", service=Resilient(Resilient.ALL))
     stage.run(5 * DETECT_US)
     assert [len(each.holders) for each in stage.only("a", Stabilize)] == [4]
+
+
+def test_an_ack_that_is_no_packet_any_more_is_not_sent_on() -> None:
+    """Whoever asks for it is answered by one packet, which the path carries."""
+    ranges = tuple((source + 1, 1, 1) for source in range(RANGES_MAX + 1))
+    longest = encode(AckFields(1, 1, 1, 1, 1, ranges[:-1]))
+    assert decode(AckFields, longest).named == ranges[:-1]
+    assert len(longest) + ENVELOPE_BYTES <= Config(group="g").packet_bytes_max - OVERHEAD_BYTES
+    with pytest.raises(BadPacket):
+        decode(AckFields, encode(AckFields(1, 1, 1, 1, 1, ranges)))

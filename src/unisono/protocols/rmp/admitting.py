@@ -18,7 +18,7 @@ from unisono.parts.packing import fragments
 from unisono.parts.state_transfer import StateServer
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.group_state import AddMember, Entry, Summon
-from unisono.protocols.rmp.ordering import NAMED_MAX, OrderingQueue
+from unisono.protocols.rmp.ordering import RANGES_MAX, OrderingQueue
 from unisono.protocols.rmp.packets import (
     MemberLine,
     PacketKind,
@@ -197,7 +197,7 @@ class AdmittingSite:
             return False
         if not self._delivery.is_inside:  # Nobody joins a ring whose founding is not shown yet.
             return False
-        return sources.can_all_be_named(self._queue.ordered, UNORDERED_MAX, NAMED_MAX)
+        return sources.can_all_be_named(self._queue.ordered, UNORDERED_MAX, RANGES_MAX)
 
     def admit(self, out: list[Effect]) -> None:
         """We have the token: the candidate that waits longest is the last in this ACK."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 SLOT_MAX: Final = 1 << 62
-NAMED_MAX: Final = 64
-"""Ranges in one ACK."""
+RANGES_MAX: Final = 48
+"""In one ACK, which is one packet."""
 AHEAD_MAX: Final = 1 << 16
 """Slots beyond the first empty one in which an ACK is believed. Honest ACKs are within a rotation
 of the token, since it waits for who lacks a slot; an ACK beyond would make a site wait for slots
@@ -273,7 +273,7 @@ def next_ack(
     for source, last in arrived.items():
         first = queue.ordered.get(source, 0) + 1
         last = min(last, first + left - 1)
-        if first > last or len(named) >= NAMED_MAX:
+        if first > last or len(named) >= RANGES_MAX:
             continue
         end = next((number for number in range(first, last + 1) if ends(source, number)), None)
         named.append(BlockRange(source, first, end or last))

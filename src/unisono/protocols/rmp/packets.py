@@ -17,7 +17,7 @@ from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
 from unisono.parts.identity import key_of
 from unisono.parts.labels import number_range
-from unisono.protocols.rmp.ordering import BlockRange, TokenAck
+from unisono.protocols.rmp.ordering import RANGES_MAX, BlockRange, TokenAck
 from unisono.protocols.rmp.reform_packets import (
     NAMED_MAX,
     NUMBER_MAX,
@@ -145,6 +145,8 @@ class AckFields(NamedTuple):
     named: tuple[tuple[U64, Number, Number], ...]
 
     def is_valid(self) -> bool:
+        if len(self.named) > RANGES_MAX:
+            return False
         count = sum(last - first + 1 for _, first, last in self.named)
         return count <= NAMED_MAX and all(0 < first <= last for _, first, last in self.named)
 
