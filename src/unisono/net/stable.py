@@ -74,6 +74,16 @@ RECORD_FILES: ContextVar[Callable[[Path], RecordFile] | None] = ContextVar(
 They are written at once."""
 
 
+class FileWords(NamedTuple):
+    """How errors call the file, and what to do where it is damaged."""
+
+    name: str = "stable file"
+    damaged: str = "restore it from a copy, or join without stable= and without its records"
+
+
+STABLE_FILE: Final = FileWords()
+
+
 class _Entry(NamedTuple):
     end: int
     kind: int
@@ -85,8 +95,13 @@ class StableFile:
     process at a time."""
 
     def __init__(
-        self, path: str | Path, bytes_max: int = BYTES_MAX, disk: Disk | None = None
+        self,
+        path: str | Path,
+        bytes_max: int = BYTES_MAX,
+        disk: Disk | None = None,
+        words: FileWords = STABLE_FILE,
     ) -> None:
+        self._words = words
         self._path = Path(os.path.realpath(path))
         """Symbolic links are resolved: a checkpoint replaces the file, not the link."""
         self._beside = self._path.with_name(self._path.name + ".new")
@@ -108,11 +123,15 @@ class StableFile:
         except OSError as error:
             self.close()
             raise Misuse(
-                f"stable file {str(path)!r}: {error.strerror}; give a writable path"
+                f"{words.name} {str(path)!r}: {error.strerror}; give a writable path"
             ) from None
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _named(self) -> str:
+        return f"{self._words.name} {str(self._path)!r}"
 
     def _take(self) -> None:
         """Lock a separate file, since a checkpoint replaces this one."""
@@ -124,15 +143,14 @@ class StableFile:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Misuse(
-                f"stable file {str(self._path)!r} is in use by another member:"
-                " give each member another file"
+                f"{self._named} is in use by another member: give each member another file"
             ) from None
 
     def _open(self) -> None:
         self._beside.unlink(missing_ok=True)
         self._handle = os.open(self._path, _FLAGS | os.O_APPEND, 0o600)
         with self._reading() as file:
-            end = _sound_end(file, str(self._path))
+            end = _sound_end(file, str(self._path), self._words)
         if not end:
             # A file that was never begun lost nothing. One that was removed did: the empty record,
             # which no protocol can read, marks it.
@@ -216,7 +234,7 @@ class StableFile:
 
     def _unreadable(self, at: int) -> StorageFailed:
         self._failure = StorageFailed(
-            f"stable file {str(self._path)!r} cannot be read at byte {at}: check the disk; the"
+            f"{self._named} cannot be read at byte {at}: check the disk; the"
             " record there is lost here"
         )
         return self._failure
@@ -226,7 +244,7 @@ class StableFile:
             raise self._failure
         if nbytes > self._bytes_max:
             raise StorageFailed(
-                f"stable file {str(self._path)!r} would have {nbytes} bytes, over its bound of"
+                f"{self._named} would have {nbytes} bytes, over its bound of"
                 f" {self._bytes_max}: the protocol must make checkpoints, and small ones"
             )
 
@@ -266,7 +284,7 @@ class StableFile:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         todo = "free some space" if full else "check the disk, or give another path"
         self._failure = StorageFailed(
-            f"stable file {str(self._path)!r} cannot keep a record: {error.strerror or error};"
+            f"{self._named} cannot keep a record: {error.strerror or error};"
             f" nothing that relies on it was sent: {todo}, then join again"
         )
         return self._failure
@@ -302,7 +320,7 @@ def _sound_entries(file: BinaryIO, size: int) -> Iterator[_Entry]:
         yield _Entry(at, kind, data)
 
 
-def _sound_end(file: BinaryIO, path: str) -> int:
+def _sound_end(file: BinaryIO, path: str, words: FileWords) -> int:
     """The end of the valid entries, 0 of a file that was never begun; `Misuse` if others follow, as
     the file is then damaged."""
     size = os.fstat(file.fileno()).st_size
@@ -313,8 +331,8 @@ def _sound_end(file: BinaryIO, path: str) -> int:
     file.seek(end)
     if (size and not begun) or _has_sound_entry(file.read()):
         raise Misuse(
-            f"stable file {path!r} is damaged at byte {end}, before records that may be valid:"
-            " restore it from a copy, or join without stable= and without its records"
+            f"{words.name} {path!r} is damaged at byte {end}, before records that may be valid:"
+            f" {words.damaged}"
         )
     return end
 

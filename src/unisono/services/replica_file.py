@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from unisono.errors import BadPacket, Forgotten, Misuse
-from unisono.net.stable import RECORD_FILES, Disk, RecordFile, StableFile
+from unisono.net.stable import RECORD_FILES, Disk, FileWords, RecordFile, StableFile
 from unisono.services.replication.records import (
     CheckpointRecord,
     GreenRecord,
@@ -27,6 +27,11 @@ from unisono.services.replication.records import (
 VERSION: Final = 1
 FILE: Final = "replica.log"
 BYTES_MAX: Final = 1 << 40
+WORDS: Final = FileWords(
+    "replica log",
+    "let a member remove() this one, then add() it again with another path; an older copy must not"
+    " take its place",
+)
 
 
 class ReplicaFile:
@@ -44,7 +49,9 @@ class ReplicaFile:
         simulated = RECORD_FILES.get()
         self.is_simulated = simulated is not None
         self._file: RecordFile = (
-            StableFile(self.path, BYTES_MAX, disk) if simulated is None else simulated(self.path)
+            StableFile(self.path, BYTES_MAX, disk, WORDS)
+            if simulated is None
+            else simulated(self.path)
         )
         self._clear()
         try:

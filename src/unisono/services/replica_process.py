@@ -150,7 +150,7 @@ class ReplicaProcess:
                 break
             kept.append(update)
         kept.reverse()
-        checkpoint = engine.checkpoint(self.machine.snapshot())
+        checkpoint = engine.checkpoint(self.snapshot())
         reds = [*engine.order.reds(), *engine.submissions.outstanding()]
         file.replace(
             [
@@ -191,7 +191,7 @@ class ReplicaProcess:
                 is_large = self.file.nbytes > self._compact_bytes
                 if self.machine is not None and is_large and not self._is_sending:
                     self._compact()
-        except (StorageFailed, unisono.Forgotten, Diverged) as error:
+        except (StorageFailed, unisono.Forgotten, Diverged, Misuse) as error:
             self.end(error)
 
     async def _commit(self, records: list[bytes]) -> None:
@@ -264,11 +264,15 @@ class ReplicaProcess:
         if self.machine is None or update.kind is not UpdateKind.APPLICATION:
             return b""
         try:
-            return self.machine.apply(update.content, self.applied)
+            return as_bytes(self.machine.apply(update.content, self.applied), "apply")
         except StorageFailed:
             raise
         except Exception as error:  # Alike at all members: the submitter is told.
             return error
+
+    def snapshot(self) -> bytes:
+        assert self.machine is not None
+        return as_bytes(self.machine.snapshot(), "snapshot")
 
     def _compare(self, update: Update) -> None:
         if update.kind is UpdateKind.APPLICATION:
@@ -288,7 +292,7 @@ class ReplicaProcess:
 
     def _send_checkpoint(self, component: str) -> None:
         if self.machine is not None and component == self.engine.component.here:
-            checkpoint = self.engine.checkpoint(self.machine.snapshot())
+            checkpoint = self.engine.checkpoint(self.snapshot())
             for piece in checkpoint_pieces(component, checkpoint):
                 self._posts.append(Post(message_bytes(piece)))
             self._mail.set()
@@ -387,6 +391,7 @@ class ReplicaProcess:
         while self.ended is None:
             try:
                 async with joining() as group:
+                    await group.multicast_many((), Service.SAFE)  # Or it is Misuse.
                     pause_s = RETRY_S
                     await self._read(group)
                     reason = "left the group"
@@ -409,3 +414,11 @@ class ReplicaProcess:
         if self._telling is not None:
             self._telling.cancel()
         self.file.close()
+
+
+def as_bytes(returned: object, method: str) -> bytes:
+    if not isinstance(returned, bytes | bytearray | memoryview):
+        raise Misuse(
+            f"{method}() of the state machine returned {type(returned).__name__}: return bytes"
+        )
+    return bytes(returned)

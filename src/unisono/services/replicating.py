@@ -233,7 +233,7 @@ class ReplicatedLog:
         """A position, and the state of the machine there."""
         if self._process.machine is None:
             raise Misuse("a snapshot needs a state: replicate(machine=...)")
-        return self._process.applied, self._process.machine.snapshot()
+        return self._process.applied, self._process.snapshot()
 
     async def checkpoint(self) -> int:
         """Put the state into the log in place of the updates that all members have, and return its
@@ -271,8 +271,8 @@ async def replicate(
     `join`; the protocol needs safe messages. It returns at once, connected or not.
     """
     name = options.get("name", "")
-    founders = tuple(sorted(set(members)))
-    _check(name, founders, members, outstanding_bytes_max)
+    _check(name, members, machine, outstanding_bytes_max)
+    founders = tuple(sorted(members))
     file = ReplicaFile(path, group, name, founders, disk)
     try:
         engine = ReplicaEngine(name, file.identity.instance, founders, explicit)
@@ -303,14 +303,18 @@ async def replicate(
         process.close()
 
 
-def _check(
-    name: str, founders: Sequence[str], members: Sequence[str], outstanding_bytes_max: int
-) -> None:
+def _check(name: str, members: Sequence[str], machine: object, outstanding_bytes_max: int) -> None:
     if not name:
         raise Misuse("a replica needs a name of its own: give name=, the same at each start")
-    if isinstance(members, str) or not founders or len(founders) < len(members):
+    if isinstance(members, str) or not members or len(set(members)) < len(members):
         raise Misuse(f"members={members!r}: give the names of the replicas, each once")
-    if not all(isinstance(each, str) and each for each in founders):
+    if not all(isinstance(each, str) and each for each in members):
         raise Misuse(f"members={members!r}: names are texts that are not empty")
+    if machine is not None:
+        needed = ("apply", "snapshot", "restore")
+        if lacking := [each for each in needed if not callable(getattr(machine, each, None))]:
+            raise Misuse(
+                f"machine={type(machine).__name__} has no {', '.join(lacking)}: see StateMachine"
+            )
     if outstanding_bytes_max < UPDATE_BYTES_MAX:
         raise Misuse(f"outstanding_bytes_max is at least {UPDATE_BYTES_MAX}")
