@@ -197,7 +197,10 @@ def check(seed: int, seconds: float, folder: Path) -> dict[str, Any]:
     tails = {tuple(updates[base - first :]) for first, updates in orders.values()}
     assert len(tails) == 1, "the green orders differ"
     assert len(set(files.values())) == 1, "the databases differ"
-    assert len(rows) == len(set(rows)) and greens.keys() | logged <= set(rows) <= set(group.sent)
+    lasts = {f"{name} is here" for name in NAMES}
+    assert len(rows) == len(set(rows)) and set(rows) <= lasts.union(group.sent)
+    assert not greens.keys() - set(rows), "acknowledged as green, and lost"
+    assert not logged - set(rows), "acknowledged as logged, and lost"
     placed = {json.loads(content)["do"][0][1][0][0]: base + at
               for at, (_, _, content) in enumerate(next(iter(tails)), 1)
               if content.startswith(b'{"is"') and b"INSERT" in content}  # fmt: skip

@@ -34,28 +34,30 @@ def _name(handle: int) -> str:
     return Path(os.readlink(f"/proc/self/fd/{handle}")).name
 
 
-def after_cut(done: list[tuple[str, str, bytes]], torn: int, renamed: bool) -> bytes | None:
+def after_cut(
+    done: list[tuple[str, str, bytes]], torn: int, renamed: bool, name: str = "stable"
+) -> bytes | None:
     """The file after these operations. What was not synced is there up to `torn` bytes, and a name
     that was not synced may be the former one."""
     files: dict[str, tuple[bytes, bytes]] = {}
     former: dict[str, tuple[bytes, bytes] | None] = {}
-    for what, name, data in done:
-        synced, loose = files.get(name, (b"", b""))
+    for what, file, data in done:
+        synced, loose = files.get(file, (b"", b""))
         if what == "write":
-            files[name] = (synced, loose + data)
+            files[file] = (synced, loose + data)
         elif what == "replace":
-            former = {name: files.get(name)}
-            files[name] = files.pop(data.decode())
-        elif name in files:
-            files[name] = (synced + loose, b"")
+            former = {file: files.get(file)}
+            files[file] = files.pop(data.decode())
+        elif file in files:
+            files[file] = (synced + loose, b"")
         else:
             former = {}  # The directory.
     if former and not renamed:
-        files.update({name: held for name, held in former.items() if held is not None})
-        files = {name: held for name, held in files.items() if former.get(name, held) is not None}
-    if "stable" not in files:
+        files.update({file: held for file, held in former.items() if held is not None})
+        files = {file: held for file, held in files.items() if former.get(file, held) is not None}
+    if name not in files:
         return None
-    synced, loose = files["stable"]
+    synced, loose = files[name]
     return synced + loose[:torn]
 
 

@@ -79,6 +79,7 @@ class FileWords(NamedTuple):
 
     name: str = "stable file"
     damaged: str = "restore it from a copy, or join without stable= and without its records"
+    again: str = "join again"
 
 
 STABLE_FILE: Final = FileWords()
@@ -285,7 +286,7 @@ class StableFile:
         todo = "free some space" if full else "check the disk, or give another path"
         self._failure = StorageFailed(
             f"{self._named} cannot keep a record: {error.strerror or error};"
-            f" nothing that relies on it was sent: {todo}, then join again"
+            f" nothing that relies on it was sent: {todo}, then {self._words.again}"
         )
         return self._failure
 

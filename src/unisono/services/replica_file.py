@@ -31,6 +31,7 @@ WORDS: Final = FileWords(
     "replica log",
     "let a member remove() this one, then add() it again with another path; an older copy must not"
     " take its place",
+    "start this replica again",
 )
 
 
