@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import cats, refused, unisono
-from tests.harness import ENVIRONMENT, UNISONO, Cat
+from tests.harness import ENVIRONMENT, UNISONO, Cat, Child
 from tests.net.recorder import free_port
 from tests.waiting import LIMIT_S, until
+from unisono.cli.printing import Formatted
+from unisono.model import Member, Message
 
 pytestmark = pytest.mark.real
 
@@ -65,7 +68,8 @@ def test_bytes_that_are_no_text_are_carried() -> None:
     port = str(free_port())
     arguments = ("cat", "g", "--name", "a", "--port", port, "--linger", "0")
     told = json.loads(unisono(*arguments, "--json", stdin=b"\xff!\n").stdout.splitlines()[-1])
-    assert told["text"] == "�!"
+    assert base64.b64decode(told["base64"]) == b"\xff!"
+    assert "text" not in told
     process = subprocess.run(
         [*UNISONO, *arguments], input=b"\xff!\n", capture_output=True, env=ENVIRONMENT, check=True
     )
@@ -183,3 +187,65 @@ def test_a_signal_lets_one_of_a_pair_continue() -> None:
         until(goes_on, "the view of one alone")
         one.write("alone")
         until(lambda: ("a", 1, "alone") in one.messages, "its message in a view of one")
+
+
+def test_a_part_goes_on_by_itself_where_that_was_allowed() -> None:
+    arguments = ("pair", "--port", str(free_port()), "--option", "sites=2", "--go-on")
+    with cats("ab", *arguments) as found:
+        one = found["a"]
+        until(lambda: one.view == ["a", "b"], "the view of both")
+        found["b"].kill()
+        until(lambda: one.view == ["a"], "the view of one alone")
+
+
+def test_one_that_is_blocked_ends_when_its_patience_does() -> None:
+    arguments = ("pair", "--port", str(free_port()), "--option", "sites=2")
+    with cats("ab", *arguments, "--patience", "0.1", "-X", "leave_s=0.2") as found:
+        one = found["a"]
+        until(lambda: one.view == ["a", "b"], "the view of both")
+        found["b"].kill()
+        assert one.ended() == 4
+        assert "gave up after 0.1 s: blocked: 1 of 2 members are heard" in one.errors
+
+
+def test_listening_sends_nothing_and_stays_at_the_end_of_its_input() -> None:
+    port = str(free_port())
+    listening = ("g", "--name", "a", "--port", port, "--listen", "-f", r"%m:%n:%S:%s\x00\n")
+    with (
+        Child("a", *UNISONO, "cat", *listening) as one,
+        Cat("g", "--name", "b", "--port", port) as other,
+    ):
+        one.write("never sent")
+        one.close_input()
+        until(lambda: other.view == ["a", "b"], "the view of both")
+        other.write("hi", "hello")
+        other.close_input()
+        assert other.ended() == 0
+        heard = [b"b:1:2:hi\0\n", b"b:2:5:hello\0\n"]
+        until(lambda: one.lines == heard, "both", lambda: str(one.lines))
+        one.signal(signal.SIGTERM)
+        one.wait(LIMIT_S)
+        assert one.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-f", "%q"), "'%q' stands for nothing; there are %s %S %m"),
+        (("-f", "50%"), "'%' stands for nothing"),
+        (("-f", "%s", "--json"), "exclude each other"),
+        (("-X", "colour=red"), "K is an argument of join: advertise, "),
+        (("-X", "slow"), "write K=V"),
+        (("-X", "slow=never"), "slow"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(words: tuple[str, ...], told: str) -> None:
+    refused(unisono("cat", "g", "--port", str(free_port()), *words), told)
+
+
+def test_a_format_names_the_parts_of_a_message() -> None:
+    message = Message(Member("ann", ("127.0.0.1", 1), 7), b"a\nb", 3, "1-x", 42)
+    assert (
+        Formatted(r"%m %n %o %v %S %s%% \\ \t\x41").item(message) == b"ann 3 42 1-x 3 a\nb% \\ \tA"
+    )
+    assert len(Formatted("%T").item(message)) == 13

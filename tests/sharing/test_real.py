@@ -93,6 +93,8 @@ class Shop(Cluster):
     def start(self, name: str) -> None:
         where = address(self.names.index(name) + 1)
         orders = {"interface": where, "rejoin": True, "lease_s": 2.0, "protocol": PROTOCOL}
+        if PROTOCOL == "ring":  # More than half of five, whoever has come back.
+            orders |= {"sites": len(NAMES), "stable": str(self._folder / f"{name}.stable")}
         made = process(name, self._folder, True, inside(self._spaces[name]), **orders)
         self.cats[name] = self._undo.enter_context(made)  # type: ignore[assignment]
 

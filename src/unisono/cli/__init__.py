@@ -20,6 +20,8 @@ BAD_INPUT: Final = 2
 """One line on standard error names the remedy."""
 STOPPED: Final = 3
 """The member is out of the group, or never joined."""
+BLOCKED: Final = 4
+"""The group made no progress for longer than the command was to wait."""
 INTERNAL: Final = 70
 """An internal error, with a traceback."""
 INTERRUPTED: Final = 130

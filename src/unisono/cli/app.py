@@ -29,6 +29,7 @@ from unisono.cli.options import (
     Peers,
     Port,
     Protocol,
+    Settings,
     Stable,
     Strongest,
     TraceDir,
@@ -108,20 +109,38 @@ def cat(
     key: Key = None,
     insecure: Insecure = False,
     stable: Stable = None,
+    settings: Settings = None,
     trace: TraceTo = None,
     detail: Detail = False,
     as_json: Json = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", "-f", metavar="TEXT", help="Messages alone, as '%m %s\\n'."),
+    ] = None,
+    listen: Annotated[
+        bool, typer.Option("--listen", "-L", help="Send nothing, and stay.", show_default=False)
+    ] = False,
     expect: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Leave after N deliveries.")
+        int | None,
+        typer.Option("--expect", "-c", min=0, metavar="N", help="Leave after N deliveries."),
     ] = None,
     linger: Annotated[float, duration("Seconds to stay before leaving.")] = 1.0,
     settle: Annotated[float, duration("Send nothing until no view has come for S seconds.")] = 1.0,
+    patience: Annotated[
+        float | None, duration("Leave, with exit code 4, once blocked for S seconds.")
+    ] = None,
+    go_on: Annotated[
+        bool,
+        typer.Option("--go-on", help="Whenever blocked, continue without a majority: you vouch."),
+    ] = False,
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
     options = member_options(locals())
+    from unisono.cli.cat import CatOptions
     from unisono.cli.cat import cat as run_cat
 
-    raise typer.Exit(run_cat(group, options, expect, linger, settle, as_json))
+    own = CatOptions(expect, linger, settle, patience, as_json, form, listen, go_on)
+    raise typer.Exit(run_cat(group, options, own))
 
 
 @app.command()

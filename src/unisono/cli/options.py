@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -59,6 +60,12 @@ DaemonAt = Annotated[
 ConfigFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-X", metavar="K=V", help="Any argument of join, as slow=leave; may be repeated."
+    ),
+]
 Stable = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Stable storage of this member, kept over a crash."),
@@ -108,7 +115,25 @@ def member_options(values: Mapping[str, Any]) -> dict[str, Any]:
         found["rejoin"] = False
     if "option" in found:
         found["options"] = options_of(found.pop("option"))
+    for text in values.get("settings") or ():
+        from unisono.config import JoinOptions
+
+        name, equals, value = text.partition("=")
+        if name not in JoinOptions.__annotations__ or not equals:
+            known = ", ".join(sorted(JoinOptions.__annotations__))
+            raise Misuse(f"--set {text!r}: write K=V, where K is an argument of join: {known}")
+        found[name] = setting(value)
     return found
+
+
+def setting(text: str) -> bool | int | float | str:
+    """As in TOML; what is nothing else is a text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def integer(text: str, option: str) -> int:

@@ -1,14 +1,19 @@
-"""The output of `unisono cat`: text or JSON."""
+"""The output of `unisono cat`: text, JSON, or messages in a format of one's own."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import sys
+import time
 import zlib
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from unisono.core import Answer
+from unisono.errors import Misuse
 from unisono.model import Message, View, shortened
 from unisono.net.stream import Blocked, Item, Rejoined, Shed, Unblocked, Unstable
 
@@ -25,7 +30,11 @@ class Printer(Protocol):
     def stopped(self, reason: str) -> bytes: ...
 
 
-def printer(as_json: bool) -> Printer:
+def printer(as_json: bool, form: str | None = None) -> Printer:
+    if form is not None:
+        if as_json:
+            raise Misuse("--json and --format exclude each other: give one")
+        return Formatted(form)
     return Json() if as_json else Text(sys.stdout.isatty())
 
 
@@ -51,7 +60,7 @@ def _object(item: Item) -> dict[str, Any]:
             "number": item.number,
             "seq": item.seq,
             "view": item.view,
-            "text": item.payload.decode("utf-8", "replace"),
+            **_payload(item.payload),
         }
     if isinstance(item, View):
         return {
@@ -82,6 +91,57 @@ def _object(item: Item) -> dict[str, Any]:
         numbers = [message.number for message in item.messages]
         return {"kind": "unstable", "numbers": numbers, "cause": item.cause.value}
     return {"kind": "stable", "numbers": [message.number for message in item.messages]}
+
+
+def _payload(payload: bytes) -> dict[str, str]:
+    """Nothing is lost of what is no text."""
+    try:
+        return {"text": payload.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(payload).decode()}
+
+
+FIELDS: Final[Mapping[str, Callable[[Message], bytes]]] = {
+    "s": lambda message: message.payload,
+    "S": lambda message: b"%d" % len(message.payload),
+    "m": lambda message: message.sender.name.encode(),
+    "n": lambda message: b"%d" % message.number,
+    "o": lambda message: b"" if message.seq is None else b"%d" % message.seq,
+    "v": lambda message: message.view.encode(),
+    "T": lambda _: b"%d" % (time.time_ns() // 1_000_000),
+    "%": lambda _: b"%",
+}
+"""What `%s` and the others stand for in a format."""
+ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_parts = re.compile(r"%(.?)|\\(?:x([0-9a-fA-F]{2})|(.?))|([^%\\]+)", re.DOTALL).finditer
+
+
+class Formatted:
+    """Messages alone, each as `--format` says; no line is ended but by the format."""
+
+    def __init__(self, form: str) -> None:
+        self._pieces: list[bytes | Callable[[Message], bytes]] = []
+        for found in _parts(form):
+            field, code, escape, text = found.groups()
+            if text is not None:
+                self._pieces.append(text.encode())
+            elif code is not None:
+                self._pieces.append(bytes.fromhex(code))
+            elif escape is not None and escape in ESCAPES:
+                self._pieces.append(ESCAPES[escape])
+            elif field is not None and field in FIELDS:
+                self._pieces.append(FIELDS[field])
+            else:
+                known = " ".join((*(f"%{each}" for each in FIELDS), r"\n \r \t \0 \\ \xHH"))
+                raise Misuse(f"--format: {found[0]!r} stands for nothing; there are {known}")
+
+    def item(self, item: Item) -> bytes:
+        if not isinstance(item, Message):
+            return b""
+        return b"".join(piece(item) if callable(piece) else piece for piece in self._pieces)
+
+    def stopped(self, reason: str) -> bytes:
+        return b""
 
 
 class Text:
