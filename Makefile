@@ -58,7 +58,7 @@ bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
 
 PEERS := corosync libcpg-dev gcc libc6-dev libjgroups-java default-jdk-headless nats-server redis-server \
-         etcd-server
+         etcd-server zookeeper
 
 # The bench starts servers of its own: Debian is kept from starting one for all the machine.
 bench-peers: setup  ## install the systems that the bench measures beside us: Debian and root
@@ -71,6 +71,7 @@ bench-peers: setup  ## install the systems that the bench measures beside us: De
 	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
 	@$(BIN)/python -m benchmarks.peers
 	@$(BIN)/python -m benchmarks.durable --missing
+	@$(BIN)/python -m benchmarks.objects --missing
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures

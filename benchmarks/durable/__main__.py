@@ -37,8 +37,9 @@ def free_ports(count: int) -> list[str]:
 
 
 def python(processes: Processes, name: str, module: str, *arguments: str) -> Process:
-    command = (sys.executable, "-P", "-m", f"benchmarks.durable.{module}", *arguments)
-    return processes.start(name, command, environment())
+    """A member or a client in Python, of this bench or, with a dot, of another."""
+    module = module if "." in module else f"benchmarks.durable.{module}"
+    return processes.start(name, (sys.executable, "-P", "-m", module, *arguments), environment())
 
 
 def unisono(processes: Processes, top: Path, protocol: str, milestone: str) -> list[Process]:
@@ -61,7 +62,7 @@ def pysyncobj(processes: Processes, top: Path, sync: str) -> list[Process]:
     ]
 
 
-def etcd(processes: Processes, top: Path) -> list[Process]:
+def etcd(processes: Processes, top: Path, client: str = "etcd_client") -> list[Process]:
     clients, peers = free_ports(3), free_ports(3)
     cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(peers))
     for at in range(3):
@@ -75,7 +76,7 @@ def etcd(processes: Processes, top: Path) -> list[Process]:
                 *("--initial-cluster", cluster, "--log-level", "error"),
             ],
         )
-    return [python(processes, "client", "etcd_client", clients[0])]
+    return [python(processes, "client", client, clients[0])]
 
 
 Start = Callable[[Processes, Path], list[Process]]
@@ -88,15 +89,14 @@ SYSTEMS: Final[dict[str, tuple[Callable[[], str], Start]]] = {
         lambda: no_module("pysyncobj", "pysyncobj"),
         partial(pysyncobj, sync="mapped"),
     ),
-    "etcd": (
-        lambda: (
-            no_module("grpc", "grpcio")
-            if shutil.which("etcd", path=PATH)
-            else not_installed("etcd-server")
-        ),
-        etcd,
-    ),
+    "etcd": (lambda: no_etcd(), etcd),
 }
+
+
+def no_etcd() -> str:
+    if shutil.which("etcd", path=PATH):
+        return no_module("grpc", "grpcio")
+    return not_installed("etcd-server")
 
 
 @contextmanager

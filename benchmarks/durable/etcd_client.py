@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Any
 
-from benchmarks.durable.load import serve
+from benchmarks.durable.load import of_store, serve
 
 SERIALIZABLE = b"\x38\x01"
 
@@ -47,7 +47,7 @@ async def main(port: str) -> None:
                     break
                 except grpc.aio.AioRpcError:
                     await asyncio.sleep(0.2)
-        await serve(store)
+        await serve(of_store(store))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -63,14 +63,21 @@ async def measured(
     }
 
 
-async def serve(store: Store) -> None:
-    """Loads as lines of input: `put`, `get` or `get_latest`, how many outstanding, and seconds."""
-    print(json.dumps({"ready": True}), flush=True)
-    calls: dict[str, Callable[[int], Awaitable[None]]] = {
+Calls = Mapping[str, Callable[[int], Awaitable[None]]]
+"""By name, what is measured: each is given the number of the call."""
+
+
+def of_store(store: Store) -> Calls:
+    return {
         "put": lambda number: store.put(*update(number)),
         "get": lambda number: store.get(update(number)[0]),
         "get_latest": lambda number: store.get_latest(update(number)[0]),
     }
+
+
+async def serve(calls: Calls) -> None:
+    """Loads as lines of input: what, how many outstanding, and seconds."""
+    print(json.dumps({"ready": True}), flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         what, outstanding, seconds = line.split()

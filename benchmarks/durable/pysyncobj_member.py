@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Any
 
-from benchmarks.durable.load import serve
+from benchmarks.durable.load import of_store, serve
 
 
 def synced_journal() -> None:
@@ -88,7 +88,7 @@ async def main(index: str, directory: str, sync: str, *ports: str) -> None:
     store = RaftStore(int(index), directory, list(ports))
     await store.ready()
     try:
-        await serve(store)
+        await serve(of_store(store))
     finally:
         store.object.destroy()
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 import unisono
-from benchmarks.durable.load import serve
+from benchmarks.durable.load import of_store, serve
 
 NAMES = ("a", "b", "c")
 
@@ -58,7 +58,7 @@ async def main(name: str, directory: str, port: str, protocol: str, milestone: s
     )
     async with replica as log:
         await log.append(bytes(b"%08d" % 0)).stable
-        await serve(LogStore(log, milestone))
+        await serve(of_store(LogStore(log, milestone)))
 
 
 if __name__ == "__main__":

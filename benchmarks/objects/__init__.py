@@ -1,0 +1,1 @@
+"""Dictionaries, counters and locks of systems that share them among processes."""
