@@ -144,3 +144,14 @@ def test_an_ack_far_ahead_of_the_order_is_not_believed() -> None:
     assert [ack for ack in queue.filled() if isinstance(ack, TokenAck)] == [TokenAck(1, A, B)]
     assert not queue.has_gap()
     assert queue.latest == TokenAck(1, A, B), "and so would the token"
+
+
+def test_an_ack_in_a_slot_that_a_block_fills_was_none() -> None:
+    """Or those that had it would wait for a site that does not have the token."""
+    here, queue, _ = site()
+    here.blocks[A, 1] = None
+    queue.put(TokenAck(2, C, C))
+    queue.put(TokenAck(1, B, A, (BlockRange(A, 1, 1),)))
+    assert len(list(queue.filled())) == 2
+    assert queue.latest is not None and queue.latest.next_site == A
+    assert not queue.has_gap()

@@ -166,7 +166,15 @@ class OrderingQueue:
             self.last, self._ack, self._holder = ack, None, ack.next_site
             if ack.named:
                 self.named_before, self.named = self.named, ack.end
+            if self.latest is not None and ack.timestamp < self.latest.timestamp <= self.held:
+                self._drop_within(ack)
             yield ack
+
+    def _drop_within(self, ack: TokenAck) -> None:
+        """What claims a slot that a block of this one fills was no ACK."""
+        for timestamp in [t for t in self._acks if ack.timestamp < t <= ack.end]:
+            del self._acks[timestamp]
+        self._look_again()
 
     def missing(self, count_max: int) -> MissingSlots:
         """[RMP-3] The empty slots up to the last known one, at most so many of each kind."""
