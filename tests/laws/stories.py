@@ -290,6 +290,16 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | send | a:1 | b:1 | view 2 a b
         c: view 1 a b c | b:1 | crash
     """, "agreed"),
+    _doctored("view_prefix", "one that crashes misses a message in the middle of a view", """
+        a: view 1 a b c | send | send | a:1 | a:2 | b:1 | view 2 a b
+        b: view 1 a b c | send | a:1 | a:2 | b:1 | view 2 a b
+        c: view 1 a b c | a:1 | b:1 | crash
+    """, "agreed"),
+    _doctored("view_prefix", "one that parts misses the first message of a later view", """
+        a: view 1 a b c | send | a:1 | view 2 a b c | send | a:2 | b:1 | view 3 a b
+        b: view 1 a b c | a:1 | view 2 a b c | send | a:2 | b:1 | view 3 a b
+        c: view 1 a b c | a:1 | view 2 a b c | b:1 | view 4 c
+    """, "agreed"),
     _doctored("agreement", "one of three does not deliver", """
         a: view 1 a b c | send reliable | a:1
         b: view 1 a b c | a:1

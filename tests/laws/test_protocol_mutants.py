@@ -291,6 +291,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("transis", "cut", cut_too_high),
     ("transis", "same_view", message_after_view),
     ("transis", "transitional_set", alone_in_transit),
+    ("transis", "view_prefix", place_passed_over),
     ("transis", "received", loses_what_it_acknowledged),
     ("transis", "one_component", forgets_the_last_primary),
     ("transis", "receipts", holds_too_much),

@@ -23,7 +23,7 @@ from unisono.laws.membership import (
     sending_view,
     transitional_set,
 )
-from unisono.laws.order import causal, fifo, fifo_by_level, prefix, total_order
+from unisono.laws.order import causal, fifo, fifo_by_level, prefix, total_order, view_prefix
 from unisono.laws.places import every_place, gap_free, one_place, uniform_order
 from unisono.laws.primary import begun, one_component, one_founding, one_primary, quorum
 from unisono.laws.unread import BROKEN, KEPT, NOT_CLAIMED, UNCERTAIN, outcome, weighed
@@ -75,6 +75,7 @@ LAWS: Final[dict[str, Law]] = {
             causal,
             total_order,
             prefix,
+            view_prefix,
             one_place,
             uniform_order,
             gap_free,

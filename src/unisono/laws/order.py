@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 from unisono.laws.cycles import shortest_cycle
 from unisono.laws.succession import MERGED, tells
 from unisono.laws.verdict import Finding
-from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import (
     History,
     IncarnationTrace,
@@ -284,6 +284,44 @@ def prefix(history: History) -> Iterator[Finding]:
             if left != right:
                 yield Finding(p, left, q, f"{right} there")
                 break
+
+
+def view_prefix(history: History) -> Iterator[Finding]:
+    """Of any two members' ordered messages in one view, one's are a prefix of the other's.
+
+    Only messages of level agreed or above count, each at its first delivery, with the last regular
+    view V before it at that life: not behind a transitional view, and of a view installed twice
+    only the first time. The life that delivered most of them in V is the reference, of several the
+    smallest. At the first place where a life and the reference both have a message and the two
+    differ, the law is broken: `M there, in view V`. Named are the life and its message; the other
+    is the reference, and M its message.
+    """
+    by_view: dict[str, dict[str, list[str]]] = {}
+    for key, trace in history.lives.items():
+        for view, messages in _by_view(trace).items():
+            by_view.setdefault(view, {})[key] = messages
+    for view, sequences in by_view.items():
+        other = max(sequences, key=lambda key: len(sequences[key]))
+        for key, mine in sequences.items():
+            for here, there in zip(mine, sequences[other], strict=False):
+                if here != there:
+                    yield Finding(key, here, other, f"{there} there, in view {view}")
+                    break
+
+
+def _by_view(trace: IncarnationTrace) -> dict[str, list[str]]:
+    """The ordered messages that it delivered in each regular view."""
+    found: dict[str, list[str]] = {}
+    ordered = {row.step: message for message, row in _ordered(trace).items()}
+    mine: list[str] | None = None
+    for row in trace.rows:
+        if row.kind in VIEWS:
+            mine = None
+            if row.kind == "view" and row.view not in found:
+                mine = found[row.view] = []
+        elif mine is not None and row.kind == "deliver" and row.step in ordered:
+            mine.append(ordered[row.step])
+    return found
 
 
 def _same_start(p: IncarnationTrace, q: IncarnationTrace) -> bool:

@@ -44,6 +44,7 @@ ON_COLUMNS: Final[dict[str, Judge]] = {
     "causal": order.causal,
     "total_order": sequences.total_order,
     "prefix": sequences.prefix,
+    "view_prefix": sequences.view_prefix,
     "one_place": places.one_place,
     "uniform_order": places.uniform_order,
     "gap_free": places.gap_free,

@@ -154,6 +154,33 @@ def prefix(data: HistoryColumns) -> Iterator[Violation]:
             )
 
 
+def view_prefix(data: HistoryColumns) -> Iterator[Violation]:
+    by_view: dict[str, list[tuple[str, Array]]] = {}
+    for each in _sequences(data):
+        for view, slots in _by_view(each):
+            by_view.setdefault(view, []).append((each.member.key, slots))
+    for view, sequences in by_view.items():
+        other, right = max(sequences, key=lambda each: len(each[1]))
+        for key, left in sequences:
+            for at in np.flatnonzero(left != right[: len(left)])[:1].tolist():
+                yield Violation(
+                    *("view_prefix", data.run, key, data.name(left[at]), other),
+                    f"{data.name(right[at])} there, in view {view}",
+                )
+
+
+def _by_view(sequence: _Sequence) -> Iterator[tuple[str, Array]]:
+    """The slots of each regular view, at its first installation."""
+    views, _ = sequence.member.view_epochs
+    epochs = sequence.member.epochs(views, sequence.rows)
+    seen: set[str] = set()
+    for epoch, row in enumerate(views):
+        if row.kind == "view" and row.view not in seen:
+            seen.add(row.view)
+            first, last = np.searchsorted(epochs, (epoch, epoch + 1))
+            yield row.view, sequence.slots[first:last]
+
+
 def _index(sequence: _Sequence, slot: int) -> int:
     pos = sequence.member.events.pos[sequence.rows]
     return int(np.searchsorted(pos, sequence.first[slot]))

@@ -13,7 +13,7 @@ from unisono.protocols.transis.parameters import DEFAULTS
 from unisono.protocols.transis.primary import may_operate
 from unisono.spec import ProtocolSpec
 
-LAWS: Final = """no_creation no_duplication fifo causal total_order agreement validity
+LAWS: Final = """no_creation no_duplication fifo causal total_order view_prefix agreement validity
 virtual_synchrony view_order self_inclusion local_order cut same_view sender_in_view
 transitional_set one_component exclusion safe received receipts progress"""
 
