@@ -5,7 +5,10 @@ members without storage, pauses up to 30 s, one-way cuts and flapping links, und
 `UNISONO_SEED` which faults. Judged by the laws, and: no place with two messages, no safe message
 missing anywhere. Exclusions that no fault explains are counted.
 
-`UNISONO_RUNS=100` counts them over so many short runs of three members instead, one fault each.
+`UNISONO_RUNS` counts them over so many short runs of three members instead, one fault each.
+
+    UNISONO_MINUTES=10 pytest -n 0 -m soak -s tests/cli/test_ring_chaos.py
+    UNISONO_RUNS=100 UNISONO_BURNERS=6 pytest -n 0 -m soak -s tests/cli/test_ring_chaos.py
 """
 
 from __future__ import annotations
@@ -86,6 +89,11 @@ def short(seed: int, run: int) -> list[Fault]:
     return [fault] if kind else []
 
 
+def counted(excluded: int, unforced: int) -> dict[str, int]:
+    forced = excluded - unforced
+    return {"exclusions": excluded, "forced": forced, "unforced": unforced, "burners": BURNERS}
+
+
 def check(seed: int, seconds: float, folder: Path) -> None:
     with cluster(NAMES, folder, BURNERS, Forgetful) as ring:
         ring.play(drawn(seed, seconds), seconds)
@@ -101,9 +109,7 @@ def check(seed: int, seconds: float, folder: Path) -> None:
         "lives": len(history.lives),
         "views": views,
         "messages": messages,
-        "exclusions": len(found),
-        "unforced": len(unforced),
-        "burners": BURNERS,
+        **counted(len(found), len(unforced)),
     }
     print(json.dumps(report), unforced)
     assert messages > seconds, "there was a load"
@@ -125,8 +131,7 @@ def count(runs: int, folder: Path) -> None:
         odd = [each for each in found if not is_forced(each, ring.happened, NAMES[:3])]
         excluded, unforced = excluded + len(found), unforced + len(odd)
         print(f"run {run}: {len(found)} excluded, unforced: {odd}", flush=True)
-    report = {"runs": runs, "exclusions": excluded, "unforced": unforced, "burners": BURNERS}
-    print(json.dumps(report))
+    print(json.dumps({"runs": runs, **counted(excluded, unforced)}))
     assert not unforced or BURNERS, unforced
 
 
