@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,15 @@ async def test_members_share_a_dict() -> None:
             await stock.put("x", {1, 2})
     with pytest.raises(unisono.Stopped):
         await stock.read("apples")
+
+
+async def test_what_is_not_traced_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with sharing.join("t", name="ann", port=free_port()) as ann:
+        await ann.counter("n").add()
+    assert not list(tmp_path.iterdir())
 
 
 async def test_a_protocol_without_one_order_is_refused() -> None:

@@ -8,7 +8,6 @@ what it is about is seen by anyone: a process that is killed loses none.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -217,13 +216,11 @@ OPERATIONS: ContextVar[SimulatedLog | None] = ContextVar("OPERATIONS", default=N
 """Where the operations of a simulated program are written down."""
 
 
-def operation_log(
-    trace: str | os.PathLike[str] | None, run: str, member: str
-) -> OperationLog | None:
-    """The log of a process that joins as this member; None if it is not traced."""
+def operation_log(trace: str, run: str, member: str) -> OperationLog | None:
+    """The log of a process that joins as this member; None if there is no directory for it."""
     if (simulated := OPERATIONS.get()) is not None:
         return simulated()
-    if trace is None:
+    if not trace:
         return None
     from unisono.trace.files import run_folder, safe_name
 
