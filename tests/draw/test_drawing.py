@@ -22,7 +22,7 @@ from tests.draw.histories import (
     told,
 )
 from tests.harness import output_of
-from unisono.draw import DrawRequest, draw
+from unisono.draw import Drawing, DrawRequest, draw
 from unisono.errors import Misuse
 from unisono.sim import Plan, run
 from unisono.trace.history import History, histories_of
@@ -390,3 +390,28 @@ def test_the_smallest_histories_can_be_drawn(size: int) -> None:
         tale.out("a", 0, "")
     svg = draw(tale.history).svg
     assert texts(groups(svg, "mark", "join")) == ["joins"]
+
+
+A4_PX = (794, 1123)
+"""At 96 to the inch."""
+
+
+def size_of(drawing: Drawing) -> tuple[float, float]:
+    width, height = re.findall(r'(?:width|height)="([0-9.]+)"', drawing.svg)[:2]
+    return float(width), float(height)
+
+
+def test_one_message_among_three_members_fits_a_page() -> None:
+    plan = Plan(protocol="ring", nodes=3, messages=6, faults="none", seed=1, detail=True)
+    history = run(plan).history
+    assert history is not None
+    whole, every = draw(history), draw(history, DrawRequest(every=True))
+    assert size_of(whole)[1] < size_of(every)[1] / 2, "idle rounds of the token are folded"
+    sender = next(row for row in history.rows if row.kind == "send")
+    around = draw(history, DrawRequest(message=f"{sender.sender}:{sender.number}"))
+    width, height = size_of(around)
+    assert width <= A4_PX[0] and height <= A4_PX[1]
+    assert around.packets
+    assert around.from_us <= sender.t_us - history.rows[0].t_us <= around.to_us
+    with pytest.raises(Misuse, match="no message 'x:1' in this trace"):
+        draw(history, DrawRequest(message="x:1"))

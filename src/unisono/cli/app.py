@@ -206,6 +206,10 @@ def draw(
     group: Annotated[str | None, typer.Option(help="Which of several groups of a run.")] = None,
     from_ms: Annotated[float, typer.Option(min=0, help="From the start of the run.")] = 0.0,
     to_ms: Annotated[float | None, typer.Option(min=0, help="Default: the end.")] = None,
+    message: Annotated[
+        str,
+        typer.Option(metavar="NAME:N", help="Only around this message.", show_default=False),
+    ] = "",
     nodes: Annotated[
         str | None, typer.Option(metavar="A,B,…", help="The columns, from left to right.")
     ] = None,
@@ -231,7 +235,7 @@ def draw(
     """A trace as a space-time diagram: packets, losses, repairs, views, deliveries."""
     from unisono.cli.draw import requested, show
 
-    request = requested(from_ms, to_ms, nodes, without, every, packets_max, title)
+    request = requested(from_ms, to_ms, nodes, without, every, packets_max, title, message)
     raise typer.Exit(show(trace, run, group, request, out, as_json, graph))
 
 

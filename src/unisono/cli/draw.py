@@ -101,6 +101,7 @@ def requested(
     every: bool,
     packets_max: int,
     title: str,
+    message: str = "",
 ) -> DrawRequest:
     for value in (from_ms, to_ms or 0.0):
         if not 0 <= value <= MS_MAX:
@@ -113,6 +114,7 @@ def requested(
         every=every,
         packets_max=packets_max,
         title=title,
+        message=message,
     )
 
 

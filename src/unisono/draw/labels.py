@@ -50,6 +50,8 @@ def _vocabulary(protocol: str) -> Mapping[str, str]:
     }
 
 
+IDLE: Final = " null"
+
 CATEGORIES: Final = {
     DATA: "data",
     REPAIR: "data sent again",
@@ -99,12 +101,14 @@ def parsed(label: str) -> PacketLabel:
 
 
 def category(label: str, protocol: str = "") -> str:
-    """By the first word alone: `refuse grant` is a refusal."""
+    """By the first word alone: `refuse grant` is a refusal. A token that says with its last word
+    that it carries nothing is quiet: an idle round."""
     known = _vocabulary(protocol)
     first = label.split(" ", 1)[0].lower()
     for word in _WORD.findall(first):
         if word in known:
-            return known[word]
+            is_idle = known[word] == TOKEN and label.endswith(IDLE)
+            return QUIET if is_idle else known[word]
     return OTHER
 
 

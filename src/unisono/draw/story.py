@@ -13,7 +13,7 @@ from unisono.draw.flights import ARRIVED, Fate, Lifeline, Packet, Stray, traffic
 from unisono.draw.labels import QUIET, brief, counted, parsed, together
 from unisono.draw.marks import VIEWED, Mark, marks_of
 from unisono.errors import Misuse
-from unisono.trace.history import ALIVE, History
+from unisono.trace.history import ALIVE, History, message_of
 
 PACKETS_MAX: Final = 1500
 MARKS_PER_PACKET: Final = 4
@@ -24,12 +24,19 @@ TOGETHER: Final = 4
 """Events within this fraction of the usual delay are drawn as one."""
 
 
+AROUND_US: Final = 1000
+"""What is drawn before and after a message that was asked for, at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrawRequest:
     """What to draw. Times count from the first row of the history."""
 
     from_us: int | None = None
     to_us: int | None = None
+    message: str = ""
+    """Only from the sending to the last delivery of this message, `name:number` or
+    `name#incarnation:number`, within those times."""
     nodes: tuple[str, ...] = ()
     """The columns, from left to right; all when empty."""
     packets_max: int = PACKETS_MAX
@@ -135,7 +142,28 @@ def interval_of(history: History, request: DrawRequest) -> tuple[int, int, int]:
         )
     if from_us > to_us:
         raise Misuse("the interval ends before it begins: give the earlier time first")
+    if request.message:
+        first_us, last_us = _around(history, request.message)
+        from_us, to_us = max(from_us, first_us), min(to_us, last_us)
+        if from_us > to_us:
+            raise Misuse(f"message {request.message} is not sent and delivered in the interval")
     return zero_us, from_us, to_us
+
+
+def _around(history: History, message: str) -> tuple[int, int]:
+    """From somewhat before a message is sent until somewhat after its last delivery."""
+    times = [
+        row.t_us
+        for row in history.rows
+        if row.kind in ("send", "deliver")
+        and message in (message_of(row), f"{row.sender}:{row.number}")
+    ]
+    if not times:
+        raise Misuse(
+            f"no message {message!r} in this trace: write NAME:NUMBER or NAME#INCARNATION:NUMBER"
+        )
+    around_us = max(AROUND_US, (max(times) - min(times)) // 4)
+    return min(times) - around_us, max(times) + around_us
 
 
 def _arrivals(packets: Iterable[Packet]) -> dict[str, list[int]]:
