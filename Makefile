@@ -35,7 +35,7 @@ test: lint  ## format, lint, strict types, then all tests
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src benchmarks
+	@$(BIN)/mypy --strict --no-error-summary src benchmarks examples
 
 check: lint  ## format, lint, strict types, tidy, quick tests: under a minute
 	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"

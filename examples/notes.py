@@ -20,11 +20,12 @@ async def main(name: str, *texts: str) -> None:
         await db.execute(TABLE)  # waits until two of the three are there
         for text in texts:
             await db.execute("INSERT INTO notes(author, text) VALUES (?, ?)", (name, text))
-        shown = 0
+        shown: int | float | str | bytes | None = 0
         while True:
             found = await db.query("SELECT * FROM notes WHERE id > ? ORDER BY id", (shown,))
-            for shown, author, text, at in found.rows:
-                print(f"#{shown} {author} at {at}: {text}", flush=True)
+            for number, author, note, at in found.rows:
+                print(f"#{number!r}", at, author, note, flush=True)
+                shown = number
             await asyncio.sleep(0.1)
 
 

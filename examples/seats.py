@@ -134,8 +134,8 @@ class Office:
         holders: dict[int, set[str]] = {}
         for each in states:
             bookings = json.loads(each.state)
-            names = "".join(member.name for member in each.members)
-            self.tell(f"half {names} has sold {len(bookings)} seats")
+            half = "".join(member.name for member in each.members)
+            self.tell(f"half {half} has sold {len(bookings)} seats")
             for name, (_, seat) in bookings.items():
                 holders.setdefault(seat, set()).add(name)
         for seat, names in sorted(holders.items()):
