@@ -126,8 +126,9 @@ def test_shared_objects_outlive_two_minutes_of_kills(tmp_path: Path) -> None:
     with cluster(NAMES, tmp_path, kind=Shop, loss_percent=1) as shop:
         faults = drawn(SEED, SECONDS)
         shop.play(faults, SECONDS)
-        grants = sum(len(each.of("holds")) for each in shop.cats.values())
         refused = sum(len(each.of("refused")) for each in shop.cats.values())
     laws = verified(tmp_path)
-    print(json.dumps({"faults": len(faults), "grants": grants, "refused": refused, "laws": laws}))
-    assert grants > SECONDS
+    tokens = list(map(int, (tmp_path / "resource").read_text().split()))
+    print(json.dumps({"faults": len(faults), "held": len(tokens), "refused": refused, **laws}))
+    assert tokens == sorted(tokens)
+    assert len(tokens) > SECONDS / 4
