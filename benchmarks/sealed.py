@@ -52,8 +52,7 @@ async def read(group: unisono.Group, count: int) -> None:
             return
 
 
-async def cost(key: bytes, size: int, seconds: float) -> Cost:
-    groups = await members(key)
+async def cost(groups: list[unisono.Group], size: int, seconds: float) -> Cost:
     payload = os.urandom(size)
     some = max(8, min(20_000, (8 << 20) // size))
     message_us, spent_s = [], 0.0
@@ -72,27 +71,27 @@ async def cost(key: bytes, size: int, seconds: float) -> Cost:
         await groups[0].multicast(payload)
         await asyncio.gather(*readers)
         lone_us.append(1e6 * (time.process_time() - began_s))
-    for group in groups:
-        await group.leave()
     return Cost(statistics.median(message_us), statistics.median(lone_us or [0]))
 
 
-def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5
-    key = os.urandom(16)
+async def compare(seconds: float) -> None:
+    """The two groups are there all the time: an idle one costs next to nothing."""
+    groups = [await members(key) for key in (b"", os.urandom(16))]
     for size in SIZES:
-        plain, sealed = [], []
+        costs: list[list[Cost]] = [[], []]
         for _ in range(ROUNDS):
-            plain.append(asyncio.run(cost(b"", size, seconds)))
-            sealed.append(asyncio.run(cost(key, size, seconds)))
-        plain_us, sealed_us = (min(each.message_us for each in some) for some in (plain, sealed))
+            for own, found in zip(groups, costs, strict=True):
+                found.append(await cost(own, size, seconds))
+        plain_us, sealed_us = (min(each.message_us for each in found) for found in costs)
         line = f"{size:>8} B  open {plain_us:8.2f} us  sealed {sealed_us:8.2f} us"
         line += f"  {plain_us / sealed_us:.0%} of the throughput"
         if size == SIZES[0]:
-            alone, later = (min(each.lone_us for each in some) for some in (plain, sealed))
+            alone, later = (min(each.lone_us for each in found) for found in costs)
             line += f"; lone {alone:.0f} us, {later:.0f} us: {later / alone - 1:+.1%}"
         print(line, flush=True)
+    for group in (*groups[0], *groups[1]):
+        await group.leave()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(compare(float(sys.argv[1]) if len(sys.argv) > 1 else 0.2))
