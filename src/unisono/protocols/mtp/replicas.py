@@ -289,8 +289,10 @@ class Replicas:
             return
         if not self.seated:
             if packet.version == 1 and self._codec.life in (NO_LIFE, web):
-                self._offered = packet._replace(value=bytes(packet.value)), web, source
-                out.append(Send((source,), [self._seat(self._nonce, 0)]))
+                offer = packet._replace(value=bytes(packet.value)), web, source
+                if offer != self._offered:  # The founder answers with it again, and so would we.
+                    self._offered = offer
+                    out.append(Send((source,), [self._seat(self._nonce, 0)]))
         elif web != self.web:
             self._codec.drop("life")
         else:
