@@ -113,3 +113,12 @@ def test_members_with_different_keys_answer_each_other_once() -> None:
     short = seal(3, 1, tag_of("g"), 0, b"open")
     b.now_us = ASK_AGAIN_US
     assert not b.take(a, [short]) and b.dropped("open") == 1
+
+
+def test_a_notice_that_was_drawn_to_a_member_is_nothing_to_it() -> None:
+    """A stranger had it sent to the address of a member, which can read it: it is empty."""
+    a, b = acquainted()
+    ((to, notice),) = b.take(a, [seal(3, 1, tag_of("g"), 0, bytes(50))])
+    assert to == a.address
+    a.take(b, [notice])
+    assert not a.heard and not a.seal.unread
