@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,6 +89,8 @@ class Cluster:
         """Each fault with the times at which it really began and ended."""
         self._deaf: dict[str, frozenset[str]] = {}
         self._said = 0
+        self.given = defaultdict[Cat, list[str]](list)
+        """What each process was given to send."""
 
     def options(self, name: str) -> dict[str, object]:
         return {
@@ -182,7 +185,8 @@ class Cluster:
             assert cat.is_alive, f"{name} ended: {cat.errors}"
             if name not in self.stopped:
                 self._said += 1
-                cat.write(f"{name} {self._said}")
+                self.given[cat].append(f"{name} {self._said}")
+                cat.write(self.given[cat][-1])
 
     def words(self) -> str:
         views = {name: (cat.code, cat.view) for name, cat in self.cats.items()}
@@ -344,7 +348,9 @@ def _had_ended(
         return True  # It was killed before anything of it was written.
     first_s, last_s = (row.t_us / 1e6 - began_s for row in (life.rows[0], life.rows[-1]))
     killed = any(
-        fault.kind == "kill" and life.node in fault.names and first_s <= fault.at_s <= at_s
+        fault.kind in ("kill", "full")
+        and life.node in fault.names
+        and first_s <= fault.at_s <= at_s
         for fault in faults
     )
     return killed or (life.rows[-1].kind == "leave" and life.cause != EXCLUDED and last_s <= at_s)
@@ -356,7 +362,8 @@ def is_forced(exclusion: Exclusion, faults: Sequence[Fault], names: Sequence[str
     name, to_s = exclusion
     since_s = to_s - BOUND_S
     near = [each for each in faults if each.at_s <= to_s and each.until_s >= since_s]
-    down = {each for fault in near if fault.kind in ("kill", "pause") for each in fault.names}
+    away = ("kill", "pause", "full")
+    down = {each for fault in near if fault.kind in away for each in fault.names}
     if name in down:
         return True
     up = [each for each in names if each not in down]

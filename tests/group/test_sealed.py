@@ -126,13 +126,16 @@ async def test_a_member_with_another_key_founds_no_second_group_and_is_stopped(
 async def test_keys_change_under_load_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One member is absent meanwhile: it is told that its key is old, and is back with the new."""
     monkeypatch.setattr(key_files, "RELOAD_S", 0.02)
-    files = [tmp_path / name for name in "ab"]
+    files = [tmp_path / name for name in "abc"]
     for file in files:
         save_keyring(file, Keyring((KEY,)))
 
     port = free_port()
     async with joining(port, "a", key=files[0]) as a, joining(port, "b", key=files[1]) as b:
+        async with joining(port, "c", key=files[2]) as c:
+            await together(a, b, c)
         await together(a, b)
         said: list[bytes] = []
         done = asyncio.Event()
@@ -147,7 +150,7 @@ async def test_keys_change_under_load_and_nothing_is_lost(
         seals = [session_of(group).endpoint.seal for group in (a, b)]
         rings = (Keyring((KEY, OTHER_KEY)), Keyring((OTHER_KEY, KEY)), Keyring((OTHER_KEY,)))
         for ring in rings:
-            for file, its in zip(files, seals, strict=True):
+            for file, its in zip(files[:2], seals, strict=True):
                 save_keyring(file, ring)
                 wanted = ring.keys
                 await waiting.eventually(
@@ -155,11 +158,19 @@ async def test_keys_change_under_load_and_nothing_is_lost(
                         its and tuple(key.key for key in its._keys.values()) == wanted
                     )
                 )
-        done.set()
-        await speaking
-        for group in (a, b):
-            assert await heard(group, len(said)) == said
-            assert group.view and len(group.view.members) == 2
+        with pytest.raises(WrongKey, match="not in this keyring: install it"):
+            await joining(port, "c", key=files[2])
+        assert session_of(a).counts()["drop.old_key"]
+        save_keyring(files[2], rings[-1])
+        async with joining(port, "c", key=files[2]) as c:
+            await together(a, b, c)
+            (first,) = await heard(c, 1)
+            done.set()
+            await speaking
+            late = said[said.index(first) + 1 :]
+            assert not late or await heard(c, len(late)) == late
+            for group in (a, b):
+                assert await heard(group, len(said)) == said
 
 
 async def test_members_with_identities_are_one_group_until_one_is_taken_off_the_list(
