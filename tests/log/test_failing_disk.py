@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import signal
@@ -124,3 +125,66 @@ def test_a_log_whose_checkpoint_was_cut_is_whole(tmp_path: Path) -> None:
         (cut / WAL).write_bytes(written)
         with Log(cut, durable=False) as log:
             assert (log.end, log.holes()) == (29, [])
+
+
+FAILING = """
+import os, sys
+from pathlib import Path
+from unisono.log import BadLog, Log, LogBatch
+
+def appended(log, at):
+    log.append([LogBatch(at, at, bytes([at]) * 3000, 1)], {"upto": str(at)})
+
+kind, told = sys.argv[2], []
+for count in range(1, 30, 3):
+    folder, done = Path(sys.argv[1], f"{kind}{count}"), 0
+    os.putenv(kind, str(count))
+    try:
+        with Log(folder) as log:
+            for at in range(1, 5):
+                try:
+                    appended(log, at)
+                except BadLog as error:
+                    told.append(str(error))
+                    assert (log.end, log.holes()) == (done, []), "it is no part of the log"
+                    appended(log, at)  # The disk works again.
+                done = at
+                assert log.meta("upto") == str(done)
+    except BadLog as error:  # At its opening, or closing.
+        told.append(str(error))
+    os.unsetenv(kind)
+    with Log(folder) as log:
+        assert log.end == done or (not done and not log.end), (count, log.end, done)
+        assert not log.holes() and log.meta("upto") in (None, str(log.end))
+        appended(log, log.end + 1)
+print(len(told), *sorted({text.replace(sys.argv[1], "")[-60:] for text in told}), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    built = tmp_path_factory.mktemp("shim") / "failing_disk.so"
+    source = Path(__file__).with_name("failing_disk.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, source], check=True)
+    return built
+
+
+@pytest.mark.parametrize("kind", ["FAIL_SYNC", "FAIL_WRITE", "FULL_WRITE", "SHORT_WRITE"])
+def test_after_any_write_or_sync_that_failed_a_log_goes_on(
+    shim: Path, tmp_path: Path, kind: str
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FAILING, str(tmp_path), kind],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, "LD_PRELOAD": str(shim)},
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    errors, *texts = ran.stdout.splitlines()
+    assert (int(errors) >= 3) == (kind != "SHORT_WRITE"), "a short write is gone on with"
+    assert all("SQLite says: " in text for text in texts), texts
