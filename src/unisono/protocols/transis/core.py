@@ -217,7 +217,10 @@ class Transis:
         elif kind is VertexNak:
             self._answer(packet, out)
         elif kind is TransferPiece:
-            self._transfer.take(packet, out)
+            if self._transfer.is_from_source():
+                self._transfer.take(packet, out)
+            else:
+                self.codec.drop("stranger")
         elif kind is TransferRequest:
             self._transfer.serve(packet, out)
         else:

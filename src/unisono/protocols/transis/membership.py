@@ -202,7 +202,8 @@ class Membership:
         return self._suggestion.fail(former)
 
     def is_refused(self, packet: Refuse) -> bool:
-        return packet.key == self._local.key
+        later = packet.known > self._local.me.incarnation
+        return packet.key == self._local.key and later
 
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
         self._local.stop(Fail(packet.reason, Cause.SUPERSEDED, packet.known))

@@ -59,6 +59,10 @@ class StateTransfer:
             request = TransferRequest(life, *what)
             self._outgoing.send([request], out, (self._source.address,), life)
 
+    def is_from_source(self) -> bool:
+        """Whether the packet at hand is of the member that has the state to give."""
+        return self._source is not None and self._local.source == self._source.address
+
     def take(self, packet: TransferPiece, out: list[Effect]) -> None:
         receiver = self._receiver
         if receiver is None or packet.joiner != self._local.configuration.life:
