@@ -229,7 +229,7 @@ class Seal:
         peer.window.add(counter)
         peer.heard_us = self._now_us
         if kind == SINGLE and not data:
-            pass  # For one that cannot read it; somebody had us believe that it was at this address.
+            pass  # A notice for one that cannot read it, who seemed to be at our address.
         elif kind == SINGLE:
             last = opened[-1] if opened else None
             if last is not None and last[0] is peer.source and type(last[1]) is list:
