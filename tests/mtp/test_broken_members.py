@@ -22,6 +22,7 @@ from unisono.protocols.mtp.packets import (
     Nak,
     PacketKind,
     Stand,
+    granted_to,
     key_of,
     write_header,
 )
@@ -51,6 +52,16 @@ def test_only_the_master_grants_tokens() -> None:
     number = core(room, "c").consumer.next_out
     grant = Grant(NO_HEADER, 1, number)
     assert not step(room, "c", forged(room, "b", PacketKind.GRANT, grant, base=number))
+    assert core(room, "c").counts["drop.stranger"] == 1
+    all_go_on(room, *"abc")
+
+
+def test_a_grant_for_another_is_none() -> None:
+    """A sound packet of the master, copied to a second member: both would send one message."""
+    room = together("a", "b", "c")
+    number = core(room, "c").consumer.next_out
+    grant = Grant(NO_HEADER, granted_to(key_of(core(room, "b").me), 1), number)
+    assert not step(room, "c", forged(room, "a", PacketKind.GRANT, grant, base=number))
     assert core(room, "c").counts["drop.stranger"] == 1
     all_go_on(room, *"abc")
 

@@ -7,9 +7,10 @@ import pytest
 from tests.mtp.harness import Room, core, delivered, forged, packets_in, payloads_of, step, together
 from unisono.core import Multicast
 from unisono.model import Service
+from unisono.parts.identity import key_of
 from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, Batch, MembershipChange, read_content
 from unisono.protocols.mtp.packet_writer import NO_HEADER
-from unisono.protocols.mtp.packets import Data, Grant, PacketKind, TokenRequest
+from unisono.protocols.mtp.packets import Data, Grant, PacketKind, TokenRequest, granted_to
 
 
 def batches(room: Room, by: str) -> list[Batch]:
@@ -105,7 +106,8 @@ def test_a_token_that_is_not_needed_is_given_back() -> None:
     """An old grant comes once more: its number must not stay pending."""
     room = together("a", "b", "c")
     number = core(room, "b").ordering.known_next
-    grant = forged(room, "a", PacketKind.GRANT, Grant(NO_HEADER, 9, number), base=number)
+    request = granted_to(key_of(core(room, "b").me), 0)
+    grant = forged(room, "a", PacketKind.GRANT, Grant(NO_HEADER, request, number), base=number)
     sent = packets_in(step(room, "b", grant))
     ((_, packet),) = [(to, p) for to, p in sent if isinstance(p, Data)]
     assert isinstance(packet, Data)

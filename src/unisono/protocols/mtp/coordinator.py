@@ -27,6 +27,7 @@ from unisono.protocols.mtp.packets import (
     Pressure,
     Support,
     TokenRequest,
+    granted_to,
     key_of,
 )
 from unisono.protocols.mtp.parameters import Parameters
@@ -168,7 +169,8 @@ class Coordinator:
         watched = self._watch.members.get(key)
         if member is None or watched is None or number >= self._shown:
             return
-        packet = Grant(NO_HEADER, watched.request, number, self._addresses())
+        request = granted_to(key, watched.request)
+        packet = Grant(NO_HEADER, request, number, self._addresses())
         self._packets.send(PacketKind.GRANT, packet, (member.address,), out, base=number)
 
     def _addresses(self) -> tuple[Address, ...]:

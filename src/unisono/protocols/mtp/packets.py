@@ -222,6 +222,11 @@ class TokenRequest(NamedTuple):
     """About how many packets will be sent."""
 
 
+def granted_to(key: int, request: int) -> int:
+    """A request's number that is no other member's, and back: a copied grant is none elsewhere."""
+    return request ^ key & 0xFFFF_FFFF
+
+
 class Grant(NamedTuple):
     """The token: `header.base` is the message's number."""
 

@@ -30,6 +30,7 @@ from unisono.protocols.mtp.packets import (
     Grant,
     PacketKind,
     TokenRequest,
+    granted_to,
 )
 from unisono.wire import ENVELOPE_BYTES
 
@@ -118,11 +119,15 @@ class SendQueue:
         if packet.header.sender != self._master.key:
             self._packets.drop("stranger")  # Only the master was asked.
             return
+        request = granted_to(self._key, packet.request)
+        if request > self._producer.request:
+            self._packets.drop("stranger")  # It is another's, and two would send one message.
+            return
         late = number in self._outbound.held or number < self._consumer.next_out
         if late or ordering.status(number) is not PENDING:
             self._packets.drop("late")
             return
-        if packet.request != self._producer.request or not self._producer.asking:
+        if request != self._producer.request or not self._producer.asking:
             self._packets.count("token_returned")
         ordering.know(number + 1, True)
         self.granted(SendToken(number, packet.header.last), packet.audience)
