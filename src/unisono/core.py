@@ -375,6 +375,9 @@ class CoreConfig:
     """The protocol's parameters, in the units their names end with."""
     terms: Mapping[str, str] = field(default_factory=dict)
     """Options of the world that must be the same at all members."""
+    clusters: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
+    """Where the group spans clusters joined by wide links: by name, the processes of each.
+    `EVERYONE` then reaches the own cluster."""
 
 
 class CoreFactory(Protocol):

@@ -93,6 +93,8 @@ class ProtocolSpec:
     """By category of `draw.labels`, first words of labels that only this protocol uses."""
     presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Named sets of options: for a kind of network, or those of the paper."""
+    clustered: ProtocolSpec | None = None
+    """The same protocol for a group that spans clusters joined by wide links, where it can."""
 
     @property
     def is_ordered(self) -> bool:

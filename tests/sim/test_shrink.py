@@ -83,7 +83,10 @@ def test_plans_survive_the_file(seed: int, faults: str) -> None:
         ("[]", "plan must be an object"),
         ("{}", "protocol is missing"),
         ('{"protocol": 1}', "protocol must be a name"),
-        ('{"protocol": "x", "speed": 1}', "unknown field 'speed'.*service, sealed, weather"),
+        (
+            '{"protocol": "x", "speed": 1}',
+            "unknown field 'speed'.*sealed, clusters, weather",
+        ),
         ('{"protocol": "x", "nodes": "3"}', "nodes must be a whole number"),
         ('{"protocol": "x", "nodes": true}', "nodes must be a whole number"),
         ('{"protocol": "x", "nodes": 0}', "nodes must be 1"),

@@ -166,6 +166,9 @@ def sim(
     trace: TraceTo = None,
     detail: Detail = False,
     sealed: Annotated[bool, typer.Option("--sealed", help="Seal all packets with a key.")] = False,
+    clusters: Annotated[
+        int, typer.Option("--clusters", help="So many clusters, with wide links between them.")
+    ] = 0,
     shrink: Annotated[bool, typer.Option("--shrink", help="Reduce a failing run.")] = False,
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
@@ -177,7 +180,7 @@ def sim(
     as_json: Json = False,
 ) -> None:
     """One simulated run, or a campaign of many: do the laws hold under faults?"""
-    names = ("protocol", "nodes", "seed", "faults", "messages", "service", "sealed")
+    names = ("protocol", "nodes", "seed", "faults", "messages", "service", "sealed", "clusters")
     fields = given(locals(), names)
     fields |= {"options": option} if option else {}
     misplaced = given(locals(), ("plan", "trace", "detail", "shrink"))

@@ -36,6 +36,8 @@ def check_plan(plan: Plan) -> None:
         raise Misuse(f"seed must not be negative, not {plan.seed}")
     if plan.progress_us <= 0 or plan.steps_per_s_max <= 0:
         raise Misuse("progress_us and steps_per_s_max must be above 0")
+    if not 0 <= plan.clusters <= plan.nodes:
+        raise Misuse(f"clusters must be 0 to {plan.nodes}, the number of nodes")
     if plan.weather is not None:
         _check_weather(plan.weather, plan.nodes)
 

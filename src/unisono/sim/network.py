@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from unisono.sim.pipe import Pipe
-from unisono.sim.plan import CALM, Weather, dice
+from unisono.sim.plan import CALM, LinkPlan, Weather, dice
 from unisono.sim.routers import Post, Routers
 
 Arrival: TypeAlias = Callable[[int, int, int, list[bytes]], None]
@@ -15,6 +15,27 @@ Arrival: TypeAlias = Callable[[int, int, int, list[bytes]], None]
 
 LOOPBACK_US: Final = 10
 """A node's own packets come back to it after this, unharmed."""
+
+
+class PipesFrom(dict[int, Pipe]):
+    """The pipes of one source by target, made when they are first used: in a large group that is
+    made up of clusters most never are."""
+
+    def __init__(
+        self, source: int, seed: int, link: LinkPlan, unlike: Mapping[tuple[int, int], LinkPlan]
+    ) -> None:
+        self._source, self._seed, self._link, self._unlike = source, seed, link, unlike
+
+    def __missing__(self, target: int) -> Pipe:
+        key = self._source, target
+        link = self._unlike.get(key, self._link)
+        pipe = self[target] = Pipe(link, dice(self._seed, "pipe", *key))
+        return pipe
+
+    def become_calm(self) -> None:
+        self._link, self._unlike = CALM, {}
+        for pipe in self.values():
+            pipe.become(CALM)
 
 
 class Network:
@@ -26,13 +47,7 @@ class Network:
         self.counts: Counter[str] = Counter()
         """What happened to packets, by name."""
         unlike = {(source, target): link for source, target, link in weather.links}
-        self._pipes = [
-            [
-                Pipe(unlike.get((source, target), weather.link), dice(seed, "pipe", source, target))
-                for target in range(nodes)
-            ]
-            for source in range(nodes)
-        ]
+        self._pipes = [PipesFrom(source, seed, weather.link, unlike) for source in range(nodes)]
         self._blocked = [[0] * nodes for _ in range(nodes)]
         self._arrive = arrive
         self._routers = (
@@ -56,8 +71,7 @@ class Network:
     def heal(self) -> None:
         """End every fault: all pipes calm, nothing blocked."""
         for row in self._pipes:
-            for pipe in row:
-                pipe.become(CALM)
+            row.become_calm()
         for held in self._blocked:
             held[:] = [0] * len(held)
         if self._routers is not None:

@@ -128,6 +128,7 @@ class Node:
             window_bytes_max=world.weather.window_bytes_max,
             durable=self.disk.durable,
             options=world.options_of(self.index),
+            clusters=world.clusters,
         )
         setting = replace(setting, **setting_of_its_own)
         process = SimProcess(world, self, member, world.tapped_core(setting, self))

@@ -196,6 +196,8 @@ class Weather:
     """The service level of a burst is one of these; without any, the plan's service."""
     durable: tuple[bool, ...] = ()
     """By node: whether its records survive a crash. The others are durable."""
+    clusters: tuple[tuple[int, ...], ...] = ()
+    """The nodes of each cluster, if the group spans clusters: multicasts reach the own one."""
     parts: tuple[tuple[int, ...], ...] = ()
     """The run ends partitioned into these and into single nodes; without any, all heals."""
 
@@ -237,6 +239,8 @@ class Plan:
     """Trace protocol work too."""
     sealed: bool = False
     """All packets are sealed with the group's key."""
+    clusters: int = 0
+    """The nodes are in so many clusters, with wide links between them; 0 is one network."""
     application: ApplicationSpec | None = None
     """What the nodes run instead of the usual load. Only from Python: no plan file names it."""
     program: ProgramSpec | None = None
@@ -269,6 +273,8 @@ class Plan:
             line += f" --service {service_name(self.service)}"
         if self.sealed:
             line += " --sealed"
+        if self.clusters:
+            line += f" --clusters {self.clusters}"
         return line + "".join(
             f" --option {name}={value}" for name, value in sorted(self.options.items())
         )

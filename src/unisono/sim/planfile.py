@@ -16,7 +16,7 @@ from unisono.sim.plan import FaultEvent, Plan, Weather, service_name, service_of
 
 _WRITTEN: Final = (
     *("protocol", "nodes", "seed", "faults", "messages", "options", "progress_us"),
-    *("steps_per_s_max", "service", "sealed", "weather"),
+    *("steps_per_s_max", "service", "sealed", "clusters", "weather"),
 )
 """The fields of a plan that its file holds; where the trace goes is not part of it."""
 
@@ -26,8 +26,9 @@ def plan_to_json(plan: Plan) -> str:
     kept: dict[str, Any] = {name: getattr(plan, name) for name in _WRITTEN}
     kept["options"] = dict(sorted(plan.options.items()))
     del kept["service"], kept["weather"]
-    if not plan.sealed:
-        del kept["sealed"]
+    for name in ("sealed", "clusters"):
+        if not kept[name]:
+            del kept[name]
     if plan.service is not None:
         kept["service"] = service_name(plan.service)
     if plan.weather is not None:
@@ -40,7 +41,7 @@ def _weather_fields(weather: Weather) -> dict[str, Any]:
     kept = asdict(weather)
     kept["services"] = [service_name(each) for each in weather.services]
     kept["schedule"] = [_event_fields(each) for each in weather.schedule]
-    for name in ("routers", "services", "durable", "parts"):
+    for name in ("routers", "services", "durable", "clusters", "parts"):
         if not kept[name]:
             del kept[name]
     return kept

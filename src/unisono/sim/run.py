@@ -156,6 +156,8 @@ def checked_spec(plan: Plan) -> ProtocolSpec:
         found = spec(plan.protocol)
     else:
         found = plan.spec
+    if plan.clusters or (plan.weather is not None and plan.weather.clusters):
+        found = clustered_spec(found)
     check_option_names(found.name, plan.options, found.options)
     limit = plan.options.get(MEMBERS, found.options.get(MEMBERS))
     if limit is not None and plan.nodes > limit:
@@ -164,6 +166,13 @@ def checked_spec(plan: Plan) -> ProtocolSpec:
             f" for fewer, or raise it with --option {MEMBERS}=N"
         )
     return found
+
+
+def clustered_spec(spec: ProtocolSpec) -> ProtocolSpec:
+    """The protocol for a group that spans clusters."""
+    if spec.clustered is None:
+        raise Misuse(f"{spec.name} does not span clusters: leave out clusters, or choose another")
+    return spec.clustered
 
 
 def services_for(plan: Plan, spec: ProtocolSpec) -> tuple[ServiceLevel, ...]:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from unisono.sim.chaos import log_uniform, with_chaos
-from unisono.sim.plan import SECOND_US, Clock, FaultEvent, LinkPlan, Plan, Weather, dice
+from unisono.sim.plan import SECOND_US, Clock, FaultEvent, LinkPlan, Plan, Router, Weather, dice
 from unisono.spec import ProtocolSpec
 
 LINK_FAULTS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
@@ -17,6 +17,9 @@ LINK_FAULTS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandw
 
 PROCESS_FAULTS: Final = ("crash", "amnesia", "pause", "leave", "slow", "drift", "late")
 """Kinds that act on processes; `drift` is their clocks, `late` their first joining."""
+
+WIDE_US: Final = 10_000, 75_000
+"""From a cluster to the middle of the wide network, and from there to a cluster."""
 
 PARTITIONS: Final = ("block", "split")
 
@@ -72,16 +75,47 @@ def drawn(plan: Plan) -> Plan:
         weather = replace(weather, links=links)
     spec = spec_of(plan)
     plan = replace(plan, weather=weather, options=options_of(plan, spec))
-    return with_chaos(plan, weather, spec) if plan.faults == "chaos" else plan
+    if plan.faults == "chaos":
+        plan = with_chaos(plan, weather, spec)
+    return in_clusters(plan) if plan.clusters else plan
+
+
+def in_clusters(plan: Plan) -> Plan:
+    """The plan with its nodes in clusters, each behind a router that stands for the wide link, and
+    with partitions of whole clusters where there are faults."""
+    weather, roll = plan.weather, dice(plan.seed, "clusters")
+    assert weather is not None
+    homes = [tuple(range(plan.nodes))[at :: plan.clusters] for at in range(plan.clusters)]
+    loss_ppm = weather.link.loss_ppm // 10
+    links = [LinkPlan(delay_us=roll.randint(*WIDE_US), loss_ppm=loss_ppm) for _ in homes]
+    routers = tuple(map(Router, homes, links))
+    splits = []
+    if plan.faults in ("mild", "chaos", "partition") and plan.clusters > 1:
+        for _ in range(roll.randint(0, 3)):
+            order = roll.sample(homes, plan.clusters)
+            border = roll.randrange(1, plan.clusters)
+            here, there = (
+                tuple(sorted(node for home in side for node in home))
+                for side in (order[:border], order[border:])
+            )
+            at_us = roll.randrange(weather.fault_us)
+            for_us = log_uniform(roll, 100_000, weather.fault_us)
+            splits.append(FaultEvent("split", at_us, for_us, here, there))
+    # No namesakes: a process elsewhere is in no cluster.
+    events = [each for each in weather.schedule if each.kind != "namesake"]
+    schedule = sorted((*events, *splits), key=lambda each: each.at_us)
+    weather = replace(
+        weather, clusters=tuple(homes), routers=routers, schedule=tuple(schedule), parts=()
+    )
+    return replace(plan, weather=weather)
 
 
 def spec_of(plan: Plan) -> ProtocolSpec | None:
     """The protocol that the plan brings or the catalogue has, or None."""
-    if plan.spec is not None:
-        return plan.spec
     from unisono.protocols import specs
 
-    return specs().get(plan.protocol)
+    found = plan.spec or specs().get(plan.protocol)
+    return found.clustered if found is not None and plan.clusters else found
 
 
 def options_of(plan: Plan, spec: ProtocolSpec | None) -> Mapping[str, int]:

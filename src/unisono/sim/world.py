@@ -136,10 +136,16 @@ class World:
         self._carried: list[bytes] = []
         """The packets that arrived last, and their event."""
         self._event = Received(self.nodes[0].address, self._carried)
+        self.clusters = {
+            f"c{number}": tuple(self.nodes[index].address for index in members)
+            for number, members in enumerate(weather.clusters, 1)
+        }
+        """By name, the processes of each cluster."""
         self.recovery = Recovery(self)
         everyone = range(len(self.all_nodes))
+        home = {index: members for members in weather.clusters for index in members}
         self.reach = [
-            [target for target in everyone if target != here or weather.loopback]
+            [target for target in home.get(here, everyone) if target != here or weather.loopback]
             for here in everyone
         ]
         """By node, the nodes that its multicast packets reach."""
