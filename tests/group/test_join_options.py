@@ -33,15 +33,21 @@ WRONG = {
 
 
 def test_the_keywords_are_the_fields_of_config_and_the_options_of_the_catalogue() -> None:
-    own = {name for spec in protocols.specs().values() for name in spec.options}
+    specs = [*protocols.specs().values()]
+    specs += [spec.clustered for spec in specs if spec.clustered is not None]
+    own = {name for spec in specs for name in spec.options}
     assert set(JoinOptions.__annotations__) == {field.name for field in fields(Config)} | own
+
+
+LISTS = ("peers", "clusters")
+"""A list or a text with commas; held as a tuple."""
 
 
 def test_a_keyword_takes_what_its_field_holds() -> None:
     taken, held = get_type_hints(JoinOptions), get_type_hints(Config)
     for name, kind in taken.items():
         of_field = held.get(name, int)
-        if of_field != kind and name != "peers":  # a list or a text with commas; held as a tuple
+        if of_field != kind and name not in LISTS:
             assert of_field in get_args(kind), name
 
 

@@ -61,6 +61,11 @@ class Config:
     """`host:port` of this member's socket."""
     advertise: str = ""
     """`host[:port]` at which others reach this member, if not the bound one."""
+    clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where the group spans clusters joined by wide links: by name, `host:port` of all members of
+    each; the same at every member."""
+    cluster: str = ""
+    """This member's cluster. Its list is that of `peers`, unless there is multicast."""
     daemon: str = ""
     """The address of the local daemon, `unix:/path` or `tcp:127.0.0.1:7401`: join through it, not
     as a member."""
@@ -225,6 +230,7 @@ def from_values(values: Mapping[str, Any]) -> Config:
         raise Misuse(f"slow={made.slow!r}: write one of {', '.join(SLOW)}")
     if made.multicast and made.peers:
         raise Misuse("both multicast= and peers= are given: keep the one that reaches the members")
+    _check_clusters(made)
     _check_numbers(made)
     if "port" in known:
         addresses.port_in(made.port)
@@ -255,6 +261,8 @@ def _typed(key: str, value: Any) -> Any:
                 return named
             raise Misuse("peers= is empty: write host:port,…, or leave it out for multicast")
         raise Misuse(f"peers={value!r}: write a list of 'host:port'")
+    if key == "clusters":
+        return _clusters(value)
     if key == "options":
         if isinstance(value, Mapping):
             return dict(value)
@@ -275,6 +283,25 @@ def _typed(key: str, value: Any) -> Any:
         shown = "…" if key == "key" else repr(value)
         raise Misuse(f"{key}={shown}: write {wanted.get(str(kind), 'a text')} instead")
     return value
+
+
+def _clusters(value: Any) -> Mapping[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise Misuse(f"clusters={value!r}: write a table of names, each with a list of 'host:port'")
+    for name in value:
+        if not NAME.fullmatch(name):
+            raise Misuse(f"cluster {name!r}: use 1 to 64 letters, digits or ._@+-")
+    return {name: _typed("peers", listed) for name, listed in value.items()}
+
+
+def _check_clusters(made: Config) -> None:
+    if bool(made.clusters) != bool(made.cluster):
+        raise Misuse("clusters= and cluster= go together: list all clusters, and name this one")
+    if made.cluster and made.cluster not in made.clusters:
+        known = ", ".join(sorted(made.clusters))
+        raise Misuse(f"cluster={made.cluster!r} is not one of clusters=: write one of {known}")
+    if made.clusters and made.peers:
+        raise Misuse("peers= and clusters= are given: leave out peers=, the cluster lists them")
 
 
 def check_options(config: Config, spec: ProtocolSpec) -> Mapping[str, int]:
@@ -354,19 +381,45 @@ def resolve_addresses(config: Config) -> Addresses:
     """The numeric addresses. May block to resolve names: call it off the event loop."""
     advertise = addresses.numeric(config.advertise, "advertise") if config.advertise else None
     bind = addresses.numeric(config.bind, "bind") if config.bind else None
-    if config.peers:
-        peers = tuple(_peer(text, config.port) for text in config.peers)
+    near = config.peers
+    clusters = cluster_addresses(config)
+    far = tuple(
+        address for name, listed in clusters.items() if name != config.cluster for address in listed
+    )
+    if clusters and not config.multicast:
+        near = config.clusters[config.cluster]
+    if near:
+        peers = tuple(_peer(text, config.port) for text in near)
         if bind is None and config.port >= 0:
             bind = Address("", config.port)
         elif bind is not None and not bind.port:
             bind = Address(bind.host, max(config.port, 0))
-        return Addresses(peers=peers, interface=config.interface, bind=bind, advertise=advertise)
+        return Addresses(
+            peers=peers, interface=config.interface, bind=bind, advertise=advertise, far=far
+        )
     group = addresses.multicast_address(
         config.multicast or MULTICAST, config.port if config.port >= 0 else PORT
     )
     scope = group.host.partition("%")[2]
     interface = config.interface or scope or LOOPBACK[addresses.family_of(group.host)]
-    return Addresses(multicast=group, interface=interface, bind=bind, advertise=advertise)
+    return Addresses(multicast=group, interface=interface, bind=bind, advertise=advertise, far=far)
+
+
+def cluster_addresses(config: Config) -> Mapping[str, tuple[Address, ...]]:
+    """The numeric addresses of all clusters. May block."""
+    return {
+        name: tuple(_peer(text, config.port) for text in listed)
+        for name, listed in config.clusters.items()
+    }
+
+
+def spans_clusters(config: Config, spec: ProtocolSpec) -> ProtocolSpec:
+    """The protocol as the configuration needs it."""
+    if not config.clusters:
+        return spec
+    if spec.clustered is None:
+        raise Misuse(f"protocol {spec.name} does not span clusters: use protocol='transis'")
+    return spec.clustered
 
 
 def _peer(text: str, port: int) -> Address:

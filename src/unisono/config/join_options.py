@@ -24,6 +24,8 @@ class JoinOptions(TypedDict, total=False):
     interface: str
     bind: str
     advertise: str
+    clusters: Mapping[str, str | Sequence[str]]
+    cluster: str
     daemon: str | os.PathLike[str]
     slow: Slow
     queue_count_max: int
@@ -86,3 +88,5 @@ class JoinOptions(TypedDict, total=False):
     vertex_packets: int
     dynamic: int
     one_history: int
+    wide_detect_us: int
+    wide_answer_us: int

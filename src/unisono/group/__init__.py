@@ -74,6 +74,7 @@ def as_member(
         from unisono import protocols
 
         spec = protocols.spec(config.protocol)
+    spec = configs.spans_clusters(config, spec)
     with_state = configs.check_state(config, snapshot, restore)
     elsewhere = SESSIONS.get()
     sessions: SessionFactory

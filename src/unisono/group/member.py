@@ -105,7 +105,8 @@ class MemberFactory:
 
     async def open(self, events: SessionEvents) -> MemberSession:
         config = self._config
-        if all(addresses.in_numbers(addresses.host_and_port(p, "peer")[0]) for p in config.peers):
+        named = (*config.peers, *chain.from_iterable(config.clusters.values()))
+        if all(addresses.in_numbers(addresses.host_and_port(p, "peer")[0]) for p in named):
             at = configs.resolve_addresses(config)
         else:
             at = await asyncio.get_running_loop().run_in_executor(
@@ -203,6 +204,7 @@ class MemberFactory:
             durable=bool(config.stable),
             options=self._options,
             terms=configs.terms(config),
+            clusters=configs.cluster_addresses(config),
         )
 
 

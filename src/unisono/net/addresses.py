@@ -30,6 +30,8 @@ class Addresses:
     """Where the member's own socket is bound; port 0 lets the system choose."""
     advertise: Address | None = None
     """Where others reach the member, if it differs from `bind`; port 0 means the bound one."""
+    far: tuple[Address, ...] = ()
+    """Members of other clusters: `EVERYONE` does not reach them."""
 
     def __str__(self) -> str:
         if self.multicast:

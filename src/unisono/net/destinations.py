@@ -23,8 +23,10 @@ PENDING_COUNT_MAX = 256
 class Destinations:
     """The addresses to reach. Peers and view are kept; guests expire and are bounded."""
 
-    def __init__(self, peers: Iterable[Address], me: Address) -> None:
+    def __init__(self, peers: Iterable[Address], me: Address, far: Iterable[Address] = ()) -> None:
         self._peers = tuple(dict.fromkeys(peers))
+        self._far = frozenset(far)
+        """Of other clusters: configured too, and never of `EVERYONE`."""
         self._mine = {me}
         self._view: dict[Address, bool] = {}
         """And whether it may be sent to."""
@@ -86,9 +88,10 @@ class Destinations:
     def _gather(self) -> None:
         may_send = [address for address, is_so in self._view.items() if is_so]
         everyone = dict.fromkeys((*self._peers, *may_send, *self._guests))
-        self._everyone = tuple(address for address in everyone if address not in self._mine)
+        elsewhere = self._mine | self._far
+        self._everyone = tuple(address for address in everyone if address not in elsewhere)
         plain = (Address(without_scope(address.host), address.port) for address in everyone)
-        self.reached = frozenset((*everyone, *plain, *self._mine))
+        self.reached = frozenset((*everyone, *plain, *self._mine, *self._far))
         unproved = [address for address in self._view if address not in self.reached]
         self.pending = tuple(unproved[:PENDING_COUNT_MAX])
         self._expiry_us = min(self._guests.values(), default=0)

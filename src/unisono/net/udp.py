@@ -83,7 +83,7 @@ class Endpoint:
         except BaseException:
             self.close()
             raise
-        self._destinations = Destinations(at.peers, self.address)
+        self._destinations = Destinations(at.peers, self.address, at.far)
         self._destinations.is_me(self.bound)
         self._validation = AddressValidation(self._destinations, group, self._send_one, self.counts)
         self._notice = OpenNotice(group, self._send_one)
