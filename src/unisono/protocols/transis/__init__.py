@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from unisono.model import Service
+from unisono.protocols.transis.cluster_core import DEFAULTS as CLUSTERED_DEFAULTS
+from unisono.protocols.transis.cluster_core import ClusteredTransis
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.figure import FIGURE
 from unisono.protocols.transis.labels import label
 from unisono.protocols.transis.packets import PROTOCOL
 from unisono.protocols.transis.parameters import DEFAULTS
 from unisono.protocols.transis.primary import may_operate
-from unisono.spec import ProtocolSpec
+from unisono.spec import ProcessRole, ProtocolSpec
 
 LAWS: Final = """no_creation no_duplication fifo causal total_order view_prefix agreement validity
 virtual_synchrony view_order self_inclusion local_order cut same_view sender_in_view
 transitional_set one_component exclusion safe received receipts progress"""
+
+
+def may_continue_clustered(part: Sequence[ProcessRole], forgetful: bool) -> bool:
+    """It depends on whose majorities a part has, which roles do not show: none has to."""
+    return False
+
+
+CLUSTERED: Final = ProtocolSpec(
+    name="transis",
+    wire_number=PROTOCOL,
+    make=ClusteredTransis,
+    title="clusters joined by wide links: each is one member of a group of clusters",
+    services=tuple(level for level in Service if level < Service.SAFE),
+    laws=tuple(law for law in LAWS.split() if law not in ("safe", "received", "one_component")),
+    options=CLUSTERED_DEFAULTS,
+    levels_overtake=True,
+    may_continue=may_continue_clustered,
+    label=label,
+    arrows=tuple(FIGURE.names()),
+    swarm={"token": (0, 1)},
+)
+"""With `clusters=`. There is no safe service: that all clusters hold a message does not say that
+the members of each have delivered it."""
 
 SPEC: Final = ProtocolSpec(
     name="transis",
@@ -37,4 +63,5 @@ SPEC: Final = ProtocolSpec(
         "answer_us": (None, 0, 20_000),
         "vertex_packets": (None, 1),
     },
+    clustered=CLUSTERED,
 )

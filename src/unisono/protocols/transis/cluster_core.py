@@ -1,0 +1,507 @@
+"""A member of a group that spans clusters joined by wide links [TRA §1 Figure 1].
+
+Each cluster is a Transis group of its own, in which all members run a replica of one member of the
+wide group: a Transis group whose members are the clusters. The first member of a cluster speaks for
+it: it sends what the replica asks to send, and tells the cluster the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Final, TypeAlias
+
+from unisono.core import (
+    Adopt,
+    Arm,
+    Capture,
+    Captured,
+    Congested,
+    CoreConfig,
+    Deliver,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Everyone,
+    Expired,
+    Fail,
+    Install,
+    Leave,
+    Multicast,
+    Received,
+    Send,
+)
+from unisono.errors import BadPacket, Misuse
+from unisono.model import Address, Member, Message, Service, View
+from unisono.parts.options import checked
+from unisono.protocols.transis.cluster_member import (
+    ClusterMember,
+    Output,
+    StateArrived,
+    rank_of,
+)
+from unisono.protocols.transis.cluster_messages import (
+    CLUSTERS_MAX,
+    Backlog,
+    ClusterMessage,
+    ForeignPacket,
+    HandOver,
+    Quit,
+    Relay,
+    Submit,
+    read,
+    written,
+)
+from unisono.protocols.transis.cluster_views import GroupView
+from unisono.protocols.transis.core import Transis
+from unisono.protocols.transis.packets import PROTOCOL
+from unisono.protocols.transis.parameters import BOUNDS as LOCAL_BOUNDS
+from unisono.protocols.transis.parameters import DEFAULTS as LOCAL_DEFAULTS
+from unisono.protocols.transis.parameters import MEMBERS_MAX
+from unisono.wire import note_in, unseal
+
+OWN: Final = ("sites", "dynamic", "one_history", "members_count_max")
+"""Options of a cluster's group that follow from the list of clusters."""
+DEFAULTS: Final[Mapping[str, int]] = {
+    **{name: value for name, value in LOCAL_DEFAULTS.items() if name not in OWN},
+    "wide_detect_us": 4_000_000,
+    "wide_answer_us": 10_000,
+}
+"""A cluster that is silent for `wide_detect_us` is gone; `wide_answer_us` is the longest that an
+acknowledgment waits before it crosses the wide links."""
+BOUNDS: Final = {
+    **{name: bounds for name, bounds in LOCAL_BOUNDS.items() if name not in OWN},
+    "wide_detect_us": LOCAL_BOUNDS["detect_us"],
+    "wide_answer_us": LOCAL_BOUNDS["answer_us"],
+}
+RELAYED_MAX: Final = 256
+"""Packets of other clusters that wait to be passed on; more are dropped, and requested again."""
+BACKLOG_BYTES: Final = 1 << 20
+"""If so much waits for the application, the cluster takes no more."""
+MESSAGE_BYTES: Final = 32
+
+
+class Wake(Enum):
+    """The timer of the member that speaks for its cluster."""
+
+    WIDE = 1
+    """A timer of the wide group runs out."""
+
+
+Shown: TypeAlias = Deliver | Install | Adopt | Capture
+
+
+class ApplicationBacklog:
+    """What waits for the application of one member."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Shown] = deque()
+        self.nbytes = 0
+        self.congested = False
+        self._awaits_state = False
+
+    def put(self, effect: Shown) -> None:
+        self._waiting.append(effect)
+        if isinstance(effect, Deliver):
+            self.nbytes += sum(len(each.payload) + MESSAGE_BYTES for each in effect.messages)
+
+    def hold_back(self, on: bool) -> None:
+        self.congested = on
+
+    def await_state(self, on: bool) -> None:
+        self._awaits_state = on
+
+    def adopt(self, state: bytes) -> None:
+        """The state comes before the view that it is of."""
+        self._awaits_state = False
+        self._waiting.appendleft(Adopt(state))
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self.nbytes = 0
+
+    def show(self, out: list[Effect]) -> None:
+        if not (self.congested or self._awaits_state):
+            out += self._waiting
+            self.clear()
+
+
+class ClusteredTransis:
+    """One process of a cluster: a member of the cluster's group, with its replica."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        options = checked("transis", DEFAULTS, config.options, BOUNDS)
+        self.me = config.me
+        self._config = config
+        self._clusters = {name: config.clusters[name] for name in sorted(config.clusters)}
+        self._places = {
+            address: rank
+            for rank, addresses in enumerate(self._clusters.values())
+            for address in addresses
+        }
+        self._check()
+        self._rank = self._places[config.me.address]
+        self._name = list(self._clusters)[self._rank]
+        wide = {
+            "detect_us": options.pop("wide_detect_us"),
+            "answer_us": options.pop("wide_answer_us"),
+            "members_count_max": CLUSTERS_MAX,
+        }
+        state = {"state": "true" if config.with_state else "false"}
+        self._wide_config = replace(
+            config,
+            group=f"{config.group}/",
+            options=wide,
+            terms={**config.terms, **state},
+            clusters={},
+        )
+        sites = len(self._clusters[self._name])
+        local = {"sites": sites, "one_history": 1, "members_count_max": sites}
+        terms = {f"wide_{name}": str(value) for name, value in wide.items()}
+        self._local = Transis(
+            replace(
+                config,
+                group=f"{config.group}/{self._name}",
+                options={**options, **local},
+                terms={**config.terms, **state, **terms},
+                with_state=True,
+                clusters={},
+            )
+        )
+        self._replica: ClusterMember | None = None
+        self._ahead_us = 0
+        """Of the cluster's time, as far as this member knows, before its own clock."""
+        self._now_us = 0
+        self._wakes_us: int | None = None
+        self._first: View | None = None
+        """The replica came from another member, which saw the next view so."""
+        self._packets: list[ForeignPacket] = []
+        self._is_relaying = False
+        """Packets or the time are on their way to the cluster."""
+        self._heard: dict[int, Address] = {}
+        """By cluster, who spoke for it last."""
+        self._turn = 0
+        self._sent = 0
+        self._backlog = ApplicationBacklog()
+        self._told_backlog = False
+        self._view: View | None = None
+        """The last one for the application."""
+        self._awaited = 0
+        """The tag of the view whose state is awaited."""
+        self._captured: dict[int, bytes] = {}
+        self._handed: set[int] = set()
+        self._leaving = False
+        self._left = False
+        self._over = False
+
+    def _check(self) -> None:
+        count = sum(map(len, self._clusters.values()))
+        if len(self._clusters) > CLUSTERS_MAX:
+            raise Misuse(f"clusters= names {len(self._clusters)} clusters: {CLUSTERS_MAX} at most")
+        if len(self._places) < count:
+            raise Misuse("clusters= names an address twice: each process is in one cluster")
+        for name, addresses in self._clusters.items():
+            if not 0 < len(addresses) <= MEMBERS_MAX:
+                raise Misuse(
+                    f"cluster {name!r} has {len(addresses)} processes: name 1 to {MEMBERS_MAX}"
+                )
+        if self.me.address not in self._places:
+            raise Misuse(f"{self.me.address} is in none of clusters=: list it in its cluster")
+
+    # -- the contract -----------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self._local.counts
+
+    def transition_counts(self) -> Mapping[str, int]:
+        return self._local.transition_counts()
+
+    def held(self) -> Mapping[Member, int]:
+        return dict(self._replica.numbers) if self._replica is not None else {}
+
+    def send_credit(self) -> int:
+        if self._view is None or self._awaited or self._leaving or self._backlog.congested:
+            return 0
+        assert self._replica is not None
+        return min(self._local.send_credit(), self._replica.send_credit())
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        out: list[Effect] = []
+        if self._over:
+            return out
+        self._now_us = now_us
+        self._take(event, out)
+        self._conclude(out)
+        return out
+
+    def _take(self, event: Event, out: list[Effect]) -> None:
+        if isinstance(event, Multicast):
+            self._submit(event, out)
+        elif isinstance(event, Received):
+            self._receive(event, out)
+        elif isinstance(event, Expired) and isinstance(event.timer, Wake):
+            self._wakes_us = None
+        elif isinstance(event, Congested):
+            self._backlog.hold_back(event.on)
+        elif isinstance(event, Leave):
+            self._leaving = True
+            if self._replica is None:
+                self._feed(event, out)
+        elif isinstance(event, Captured):
+            assert isinstance(event.key, int)
+            self._captured[event.key] = event.state
+        else:
+            self._feed(event, out)
+
+    # -- towards the cluster ----------------------------------------------------------------------
+
+    def _submit(self, event: Multicast, out: list[Effect]) -> None:
+        level = event.service if isinstance(event.service, Service) else Service.AGREED
+        first, self._sent = self._sent + 1, self._sent + len(event.messages)
+        payloads = [
+            written(Submit(self._cluster_us(), number, level, payload))
+            for number, payload in enumerate(event.messages, first)
+        ]
+        self._feed(Multicast(payloads, Service.SAFE), out)
+
+    def _cluster_us(self) -> int:
+        """The cluster's time, as far as this member knows."""
+        return max(0, self._now_us + self._ahead_us)
+
+    def _keep_time(self, replica: ClusterMember) -> None:
+        """The cluster's time does not go back, whatever this member's clock does."""
+        self._ahead_us = max(self._ahead_us, replica.now_us - self._now_us)
+
+    def _say(self, message: ClusterMessage, out: list[Effect]) -> None:
+        """Safe: what a replica has done once, all others will do."""
+        self._feed(Multicast([written(message)], Service.SAFE), out)
+
+    def _feed(self, event: Event, out: list[Effect]) -> None:
+        effects = self._local.step(self._now_us, event)
+        is_asked = any(isinstance(effect, Capture) for effect in effects)
+        image, images = b"", list[Captured]()
+        for effect in effects:
+            match effect:
+                case Deliver(messages):
+                    for message in messages:
+                        self._replay(message, out)
+                case Install(view):
+                    if is_asked and self._replica is not None and not view.transitional:
+                        image = self._replica.image(view)
+                    self._enter(view, out)
+                case Capture(key):
+                    images.append(Captured(key, image))
+                case Adopt(state):
+                    self._begin_from(state, out)
+                case Fail() | Depart():
+                    self._end(effect, out)
+                case _:
+                    out.append(effect)
+        for each in images:
+            self._feed(each, out)
+
+    def _begin_from(self, image: bytes, out: list[Effect]) -> None:
+        try:
+            self._replica, self._first = ClusterMember.of(image)
+        except BadPacket:
+            self._end(Fail("the state of the cluster is unreadable: use the same release"), out)
+            return
+        self._ahead_us = self._replica.now_us - self._now_us
+
+    def _enter(self, view: View, out: list[Effect]) -> None:
+        """A view of the cluster."""
+        if view.transitional or self._over:
+            return
+        if self._replica is None:
+            sites = len(self._clusters[self._name])
+            self._replica = ClusterMember(self._name, self._rank, sites, self._wide_config, view)
+            self._ahead_us = -self._now_us
+        self._is_relaying = False
+        self._perform(self._replica.install(self._first or view), out)
+        self._first = None
+
+    def _replay(self, message: Message, out: list[Effect]) -> None:
+        replica = self._replica
+        if replica is None or self._over:
+            return
+        try:
+            said = read(message.payload)
+            done = replica.take(message.sender, said)
+        except BadPacket as bad:
+            self._count(f"drop.{bad.reason}")
+            return
+        if isinstance(said, Relay) and message.sender == self.me:
+            self._is_relaying = False
+        self._perform(done, out)
+
+    def _count(self, name: str, by: int = 1) -> None:
+        self._local.codec.count(name, by)
+
+    # -- the wide links ---------------------------------------------------------------------------
+
+    @property
+    def _speaks(self) -> bool:
+        """This member speaks for its cluster."""
+        return self._replica is not None and self._replica.members[:1] == [self.me]
+
+    def _receive(self, event: Received, out: list[Effect]) -> None:
+        rank = self._places.get(event.source)
+        if rank is None or rank == self._rank:
+            self._feed(event, out)
+            return
+        if self._replica is None:
+            self._count("drop.early", len(event.packets))
+            return
+        self._heard[rank] = event.source
+        for packet in event.packets:
+            try:
+                if note_in(packet) is None:
+                    unseal(packet, PROTOCOL, self._replica.group_tag)
+            except BadPacket as bad:
+                self._count(f"drop.{bad.reason}")
+                continue
+            if len(self._packets) >= RELAYED_MAX:
+                self._count("drop.relay")
+                continue
+            self._packets.append(ForeignPacket(rank, bytes(packet)))
+
+    def _send_wide(self, effect: Send, out: list[Effect]) -> None:
+        """One copy a cluster, to whoever spoke for it last; to its members in turn, if nobody
+        did."""
+        if isinstance(effect.to, Everyone):
+            ranks = [rank for rank in range(len(self._clusters)) if rank != self._rank]
+        else:
+            ranks = [rank_of(each) for each in effect.to]
+        self._turn += 1
+        addresses = list(self._clusters.values())
+        to = tuple(
+            self._heard.get(rank) or addresses[rank][self._turn % len(addresses[rank])]
+            for rank in ranks
+            if rank < len(addresses) and rank != self._rank
+        )
+        if to:
+            self._count("out.wide", len(effect.packets) * len(to))
+            out.append(Send(to, effect.packets))
+
+    # -- what the replica did ---------------------------------------------------------------------
+
+    def _perform(self, done: list[Output], out: list[Effect]) -> None:
+        for each in done:
+            match each:
+                case Send():
+                    if self._speaks:
+                        self._send_wide(each, out)
+                case Deliver():
+                    if self._view is not None:
+                        self._backlog.put(each)
+                case GroupView():
+                    self._show(each)
+                case StateArrived(tag, state):
+                    self._adopt(tag, state)
+                case Fail():
+                    self._end(each, out)
+                case Depart():
+                    self._left = True
+                    self._feed(Leave(), out)
+
+    def _show(self, group_view: GroupView) -> None:
+        """A view of the whole group."""
+        assert self._replica is not None
+        rows = [row for each in group_view.reports.values() for row in each.members]
+        mine = next((row for row in rows if row.member == self.me), None)
+        if mine is None:
+            return
+        if not mine.settled:  # Whatever was meant for it, it begins here.
+            self._backlog.clear()
+            self._backlog.await_state(False)
+            self._view = None
+            self._awaited = 0
+        view = group_view.seen_by(self.me, self._view)
+        self._captured = {}
+        is_fed = self._config.with_state and group_view.source(self._replica.me) is not None
+        if not mine.settled and is_fed:
+            self._awaited = group_view.tag
+            self._backlog.await_state(True)
+        self._view = view
+        self._backlog.put(Install(view))
+        if mine.settled and group_view.tag in self._replica.handing_over:
+            self._backlog.put(Capture(group_view.tag))
+
+    def _adopt(self, tag: int, state: bytes) -> None:
+        if tag == self._awaited:
+            self._awaited = 0
+            self._backlog.adopt(state)
+
+    # -- the end of a step ------------------------------------------------------------------------
+
+    def _conclude(self, out: list[Effect]) -> None:
+        replica = self._replica
+        if replica is not None and not self._over:
+            self._keep_time(replica)
+            self._hand_over(replica, out)
+            self._relay(replica, out)
+            self._tell_backlog(out)
+            self._leave(replica, out)
+            self._plan(replica, out)
+        if not self._over:
+            self._backlog.show(out)
+
+    def _hand_over(self, replica: ClusterMember, out: list[Effect]) -> None:
+        if not self._speaks:
+            return
+        for tag in list(replica.handing_over):
+            if tag in self._captured and tag not in self._handed:
+                self._handed = {tag}
+                self._say(HandOver(tag, self._captured[tag]), out)
+
+    def _relay(self, replica: ClusterMember, out: list[Effect]) -> None:
+        """What came over the wide link, and the time: one message at a time, so that what comes
+        meanwhile shares the next."""
+        if self._is_relaying or not (self._packets or self._is_due(replica)):
+            return
+        packets, self._packets = self._packets, []
+        self._is_relaying = True
+        self._say(Relay(self._cluster_us(), tuple(packets)), out)
+
+    def _is_due(self, replica: ClusterMember) -> bool:
+        next_us = replica.next_us()
+        return self._speaks and next_us is not None and next_us <= self._cluster_us()
+
+    def _plan(self, replica: ClusterMember, out: list[Effect]) -> None:
+        """Wake up when the next timer of the wide group runs out."""
+        next_us = replica.next_us() if self._speaks and not self._is_relaying else None
+        at_us = None if next_us is None else max(next_us - self._ahead_us, self._now_us)
+        if at_us == self._wakes_us:
+            return
+        self._wakes_us = at_us
+        out.append(Disarm(Wake.WIDE) if at_us is None else Arm(Wake.WIDE, at_us - self._now_us))
+
+    def _tell_backlog(self, out: list[Effect]) -> None:
+        is_long = self._backlog.nbytes > (0 if self._told_backlog else BACKLOG_BYTES)
+        if is_long != self._told_backlog:
+            self._told_backlog = is_long
+            self._say(Backlog(is_long), out)
+
+    def _leave(self, replica: ClusterMember, out: list[Effect]) -> None:
+        """Once the other clusters have what this member said."""
+        if not self._leaving or self._left:
+            return
+        said_all = replica.numbers.get(self.me, 0) == self._sent
+        if self._view is not None and not (said_all and replica.is_flushed()):
+            return
+        self._left = True
+        if replica.members == [self.me] and len(self._clusters[self._name]) == 1:
+            self._say(Quit(), out)
+        else:
+            self._feed(Leave(), out)
+
+    def _end(self, effect: Fail | Depart, out: list[Effect]) -> None:
+        if not self._over:
+            self._over = True
+            self._backlog.await_state(False)
+            self._backlog.show(out)
+            out += [Disarm(Wake.WIDE), effect]
