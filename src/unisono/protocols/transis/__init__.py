@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from unisono.model import Service
-from unisono.protocols.transis.cluster_core import DEFAULTS as CLUSTERED_DEFAULTS
 from unisono.protocols.transis.cluster_core import ClusteredTransis
+from unisono.protocols.transis.cluster_parameters import DEFAULTS as CLUSTERED_DEFAULTS
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.figure import FIGURE
 from unisono.protocols.transis.labels import label

@@ -7,11 +7,10 @@ it: it sends what the replica asks to send, and tells the cluster the time.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from unisono.core import (
     Adopt,
@@ -34,9 +33,10 @@ from unisono.core import (
     Received,
     Send,
 )
-from unisono.errors import BadPacket, Misuse
+from unisono.errors import BadPacket
 from unisono.model import Address, Member, Message, Service, View
 from unisono.parts.options import checked
+from unisono.protocols.transis.cluster_backlog import BACKLOG_BYTES, ApplicationBacklog
 from unisono.protocols.transis.cluster_member import (
     ClusterMember,
     Output,
@@ -47,6 +47,7 @@ from unisono.protocols.transis.cluster_messages import (
     CLUSTERS_MAX,
     Backlog,
     ClusterMessage,
+    Farewell,
     ForeignPacket,
     HandOver,
     Quit,
@@ -55,33 +56,14 @@ from unisono.protocols.transis.cluster_messages import (
     read,
     written,
 )
+from unisono.protocols.transis.cluster_parameters import BOUNDS, DEFAULTS, check_clusters
 from unisono.protocols.transis.cluster_views import GroupView
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.packets import PROTOCOL
-from unisono.protocols.transis.parameters import BOUNDS as LOCAL_BOUNDS
-from unisono.protocols.transis.parameters import DEFAULTS as LOCAL_DEFAULTS
-from unisono.protocols.transis.parameters import MEMBERS_MAX
 from unisono.wire import note_in, unseal
 
-OWN: Final = ("sites", "dynamic", "one_history", "members_count_max")
-"""Options of a cluster's group that follow from the list of clusters."""
-DEFAULTS: Final[Mapping[str, int]] = {
-    **{name: value for name, value in LOCAL_DEFAULTS.items() if name not in OWN},
-    "wide_detect_us": 4_000_000,
-    "wide_answer_us": 10_000,
-}
-"""A cluster that is silent for `wide_detect_us` is gone; `wide_answer_us` is the longest that an
-acknowledgment waits before it crosses the wide links."""
-BOUNDS: Final = {
-    **{name: bounds for name, bounds in LOCAL_BOUNDS.items() if name not in OWN},
-    "wide_detect_us": LOCAL_BOUNDS["detect_us"],
-    "wide_answer_us": LOCAL_BOUNDS["answer_us"],
-}
 RELAYED_MAX: Final = 256
 """Packets of other clusters that wait to be passed on; more are dropped, and requested again."""
-BACKLOG_BYTES: Final = 1 << 20
-"""If so much waits for the application, the cluster takes no more."""
-MESSAGE_BYTES: Final = 32
 
 
 class Wake(Enum):
@@ -89,44 +71,6 @@ class Wake(Enum):
 
     WIDE = 1
     """A timer of the wide group runs out."""
-
-
-Shown: TypeAlias = Deliver | Install | Adopt | Capture
-
-
-class ApplicationBacklog:
-    """What waits for the application of one member."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Shown] = deque()
-        self.nbytes = 0
-        self.congested = False
-        self._awaits_state = False
-
-    def put(self, effect: Shown) -> None:
-        self._waiting.append(effect)
-        if isinstance(effect, Deliver):
-            self.nbytes += sum(len(each.payload) + MESSAGE_BYTES for each in effect.messages)
-
-    def hold_back(self, on: bool) -> None:
-        self.congested = on
-
-    def await_state(self, on: bool) -> None:
-        self._awaits_state = on
-
-    def adopt(self, state: bytes) -> None:
-        """The state comes before the view that it is of."""
-        self._awaits_state = False
-        self._waiting.appendleft(Adopt(state))
-
-    def clear(self) -> None:
-        self._waiting.clear()
-        self.nbytes = 0
-
-    def show(self, out: list[Effect]) -> None:
-        if not (self.congested or self._awaits_state):
-            out += self._waiting
-            self.clear()
 
 
 class ClusteredTransis:
@@ -142,7 +86,7 @@ class ClusteredTransis:
             for rank, addresses in enumerate(self._clusters.values())
             for address in addresses
         }
-        self._check()
+        check_clusters(config.me, self._clusters)
         self._rank = self._places[config.me.address]
         self._name = list(self._clusters)[self._rank]
         wide = {
@@ -193,23 +137,7 @@ class ClusteredTransis:
         """The tag of the view whose state is awaited."""
         self._captured: dict[int, bytes] = {}
         self._handed: set[int] = set()
-        self._leaving = False
-        self._left = False
-        self._over = False
-
-    def _check(self) -> None:
-        count = sum(map(len, self._clusters.values()))
-        if len(self._clusters) > CLUSTERS_MAX:
-            raise Misuse(f"clusters= names {len(self._clusters)} clusters: {CLUSTERS_MAX} at most")
-        if len(self._places) < count:
-            raise Misuse("clusters= names an address twice: each process is in one cluster")
-        for name, addresses in self._clusters.items():
-            if not 0 < len(addresses) <= MEMBERS_MAX:
-                raise Misuse(
-                    f"cluster {name!r} has {len(addresses)} processes: name 1 to {MEMBERS_MAX}"
-                )
-        if self.me.address not in self._places:
-            raise Misuse(f"{self.me.address} is in none of clusters=: list it in its cluster")
+        self._leaving = self._is_expected_out = self._left = self._over = False
 
     # -- the contract -----------------------------------------------------------------------------
 
@@ -390,16 +318,20 @@ class ClusteredTransis:
     # -- what the replica did ---------------------------------------------------------------------
 
     def _perform(self, done: list[Output], out: list[Effect]) -> None:
+        is_out = self._left
         for each in done:
             match each:
                 case Send():
                     if self._speaks:
                         self._send_wide(each, out)
                 case Deliver():
-                    if self._view is not None:
+                    if self._view is not None and not is_out:
                         self._backlog.put(each)
                 case GroupView():
-                    self._show(each)
+                    if self._is_expected_out and self.me not in each.members:
+                        is_out = True
+                    elif not is_out:
+                        self._show(each)
                 case StateArrived(tag, state):
                     self._adopt(tag, state)
                 case Fail():
@@ -407,6 +339,8 @@ class ClusteredTransis:
                 case Depart():
                     self._left = True
                     self._feed(Leave(), out)
+        if is_out and not self._left and self._replica is not None:
+            self._go(self._replica, out)
 
     def _show(self, group_view: GroupView) -> None:
         """A view of the whole group."""
@@ -487,12 +421,20 @@ class ClusteredTransis:
             self._say(Backlog(is_long), out)
 
     def _leave(self, replica: ClusterMember, out: list[Effect]) -> None:
-        """Once the other clusters have what this member said."""
+        """Once the other clusters have what this member said, the next view is without it; then it
+        is owed nothing more."""
         if not self._leaving or self._left:
             return
-        said_all = replica.numbers.get(self.me, 0) == self._sent
-        if self._view is not None and not (said_all and replica.is_flushed()):
-            return
+        if self._view is None or not self._local.send_credit():  # Nobody can be told.
+            self._left = True
+            self._feed(Leave(), out)
+        elif not self._is_expected_out:
+            if replica.numbers.get(self.me, 0) == self._sent and replica.is_flushed():
+                self._is_expected_out = True
+                self._say(Farewell(), out)
+
+    def _go(self, replica: ClusterMember, out: list[Effect]) -> None:
+        """The group has a view without this member."""
         self._left = True
         if replica.members == [self.me] and len(self._clusters[self._name]) == 1:
             self._say(Quit(), out)

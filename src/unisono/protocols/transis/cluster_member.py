@@ -37,11 +37,12 @@ from unisono.parts.identity import key_of
 from unisono.protocols.transis.cluster_messages import (
     Backlog,
     ClusterMessage,
+    ClusterReport,
+    Farewell,
     ForwardedState,
     HandOver,
     Quit,
     Relay,
-    Report,
     ReportedMember,
     Said,
     Submit,
@@ -100,6 +101,7 @@ class ClusterMember:
         """Those of the cluster, longest here first: the first speaks for it."""
         self._settled: set[Member] = set()
         self._reported: tuple[Member, ...] = ()
+        self._leaving: set[Member] = set()
         self._left: set[int] = set()
         self._lagging: set[Member] = set()
         self._sent: dict[Member, int] = {}
@@ -141,10 +143,10 @@ class ClusterMember:
 
     def _begin_again(self, incarnation: int, origin: str) -> None:
         """The cluster goes on alone, and comes back into the wide group as a newcomer."""
-        self._wide = self._begin(incarnation, origin)
+        before, self._wide = self.me, self._begin(incarnation, origin)
         self._deadlines = {}
         self._events = deque(self._events[0] for _ in range(len(self._events) > 0))
-        self._rounds.stop()
+        self._rounds.restart(before, self.me)
         for (sender, _), message in list(self._unheard.items()):
             self._show(sender, message)
         self._sent = {each: self.numbers.get(each, 0) for each in self.members}
@@ -206,6 +208,7 @@ class ClusterMember:
         self.members = [each for each in self.members if each in here]
         self.members += sorted(here.difference(self.members))
         self._settled &= frozenset(view.stayed)
+        self._leaving &= here
         self._sent = {each: self._sent.get(each, 0) for each in self.members}
         self._lag(self._lagging & here)
         self._look_at_members()
@@ -225,6 +228,10 @@ class ClusterMember:
                 self._lag(self._lagging | {sender} if is_long else self._lagging - {sender})
             case HandOver(view, state):
                 self._hand_out(view, bytes(state))
+            case Farewell():
+                self._leaving.add(sender)
+                self._left.add(key_of(sender))
+                self._look_at_members()
             case Quit():
                 self._step(Leave())
             case _:
@@ -280,7 +287,7 @@ class ClusterMember:
         match said:
             case Said():
                 self._deliver(cluster, said)
-            case Report():
+            case ClusterReport():
                 if self._rounds.is_first_of_next(said):
                     self._rounds.begin()
                     self._report()
@@ -295,7 +302,8 @@ class ClusterMember:
     def _deliver(self, cluster: Member, said: Said) -> None:
         """Who was not in the view when it was said does not get it: the next view says so."""
         view, sender = self._rounds.view, self._by_key.get(said.sender)
-        if view is None or said.view != view.tag or not self._rounds.is_along(cluster):
+        is_former = view is None or said.view not in (view.tag, *view.formers)
+        if is_former or not self._rounds.is_along(cluster):
             self._wide.codec.drop("former")
             return
         if sender is None or said.number != self.numbers.get(sender, 0) + 1:
@@ -317,16 +325,19 @@ class ClusterMember:
     def _look_at_members(self) -> None:
         """All clusters are told if the members of this one are others than they know."""
         if self._rounds.clusters and not self._rounds.is_pending:
-            if tuple(self.members) != self._reported:
+            if self._staying() != self._reported:
                 self._rounds.begin()
                 self._report()
 
+    def _staying(self) -> tuple[Member, ...]:
+        return tuple(each for each in self.members if each not in self._leaving)
+
     def _report(self) -> None:
-        self._reported = tuple(self.members)
+        self._reported = self._staying()
         rows = tuple(
-            ReportedMember(each, self._sent[each], each in self._settled) for each in self.members
+            ReportedMember(each, self._sent[each], each in self._settled) for each in self._reported
         )
-        self._say(Report(*self._rounds.front(), rows, tuple(sorted(self._left))))
+        self._say(ClusterReport(*self._rounds.front(), rows, tuple(sorted(self._left))))
 
     def _enter(self, view: GroupView) -> None:
         along = [view.reports[each] for each in view.along if each in view.reports]
@@ -369,8 +380,8 @@ class ClusterMember:
 
     def _arrive(self, view_tag: int, state: bytes) -> None:
         view = self._rounds.view
-        if view is None or view.tag != view_tag:
-            return
+        if view is None or view.tag != view_tag or self._rounds.is_pending:
+            return  # They are reported to be without: the next view's will come.
         self._settled |= set(view.newcomers(self.me)) & set(self.members)
         self.out.append(StateArrived(view_tag, state))
 
@@ -398,7 +409,9 @@ class ClusterMember:
                     self._hear(message)
             case Install(view):
                 if not view.transitional:
-                    self._rounds.install(view, self.me)
+                    rest = self._rounds.install(view, self.me)
+                    if rest is not None:
+                        self._enter(rest)
                     self._report()
             case Fail(_, Cause.SUPERSEDED, known):
                 self._begin_again(known + 1, f"{self.me}")

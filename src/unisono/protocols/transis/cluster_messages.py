@@ -53,6 +53,10 @@ class HandOver(NamedTuple):
     state: Rest
 
 
+class Farewell(NamedTuple):
+    """The sender leaves: the next view is without it."""
+
+
 class Quit(NamedTuple):
     """The sender is the whole cluster, and leaves."""
 
@@ -79,7 +83,7 @@ class ReportedMember(NamedTuple):
     """It is in a view, and has its state."""
 
 
-class Report(NamedTuple):
+class ClusterReport(NamedTuple):
     """Who is in the sender's cluster, for the next view."""
 
     wide: U64
@@ -101,11 +105,11 @@ class ForwardedState(NamedTuple):
 
 
 ClusterMessage: TypeAlias = (
-    Submit | Relay | Backlog | HandOver | Quit | Said | Report | ForwardedState
+    Submit | Relay | Backlog | HandOver | Farewell | Quit | Said | ClusterReport | ForwardedState
 )
 KINDS: Final[tuple[type[ClusterMessage], ...]] = (
-    *(Submit, Relay, Backlog, HandOver, Quit),
-    *(Said, Report, ForwardedState),
+    *(Submit, Relay, Backlog, HandOver, Farewell, Quit),
+    *(Said, ClusterReport, ForwardedState),
 )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from unisono.model import Change, ChangeKind, Member, View, changes_of
 from unisono.parts.identity import key_of
-from unisono.protocols.transis.cluster_messages import Report
+from unisono.protocols.transis.cluster_messages import ClusterReport
 from unisono.wire import tag_of
 
 
@@ -20,14 +20,27 @@ class GroupView(NamedTuple):
     """A view of members, alike in all clusters that install it."""
 
     id: str
-    reports: Mapping[Member, Report]
+    reports: Mapping[Member, ClusterReport]
     """By cluster."""
     along: frozenset[Member]
     """Clusters that come along from the last view of this one."""
+    formers: frozenset[int] = frozenset()
+    """Tags of views that it is the rest of: what was said in them is still delivered."""
 
     @property
     def tag(self) -> int:
         return tag_of(self.id)
+
+    def rest(self, name: str, along: frozenset[Member]) -> GroupView:
+        """What remains of it when the other clusters are lost."""
+        reports = {
+            each: report._replace(
+                members=tuple(row._replace(settled=True) for row in report.members)
+            )
+            for each, report in self.reports.items()
+            if each in along
+        }
+        return GroupView(name, reports, along, self.formers | {self.tag})
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -92,7 +105,7 @@ class ViewRounds:
     def __init__(self) -> None:
         self._wide: View | None = None
         self._number = 0
-        self._reports: dict[Member, Report] = {}
+        self._reports: dict[Member, ClusterReport] = {}
         self._along: frozenset[Member] = frozenset()
         self.is_pending = False
         self.view: GroupView | None = None
@@ -105,15 +118,26 @@ class ViewRounds:
         """It has come along with this one ever since the view was installed."""
         return cluster in self._along
 
-    def install(self, wide: View, me: Member) -> None:
-        """The clusters have a new view: all of them report."""
+    def install(self, wide: View, me: Member) -> GroupView | None:
+        """The clusters have a new view: all of them report. Those that are lost leave the view of
+        members at once."""
         self._wide, self._number = wide, 0
         self._along = self._along & frozenset(wide.stayed) | {me}
         self.begin()
+        if self.view is None or self._along.issuperset(self.view.reports):
+            return None
+        # Of two that meet in one view of clusters each has a rest of its own.
+        self.view = self.view.rest(f"{wide.id}.{min(self._along).name}", self._along)
+        return self.view
 
-    def stop(self) -> None:
-        """Until the clusters have another view."""
+    def restart(self, before: Member, me: Member) -> None:
+        """This cluster is another member of the wide group, and waits for its first view."""
         self._wide, self._reports, self.is_pending = None, {}, True
+        if self.view is not None:
+            reports = {
+                me if key == before else key: each for key, each in self.view.reports.items()
+            }
+            self.view = self.view._replace(reports=reports)
 
     def begin(self) -> None:
         self._number += 1
@@ -125,14 +149,14 @@ class ViewRounds:
         assert self._wide is not None
         return tag_of(self._wide.id), self._number, self.view.tag if self.view else 0
 
-    def is_first_of_next(self, report: Report) -> bool:
+    def is_first_of_next(self, report: ClusterReport) -> bool:
         """Another cluster has begun a round."""
         return self._is_here(report) and not self.is_pending and report.number == self._number + 1
 
-    def _is_here(self, report: Report) -> bool:
+    def _is_here(self, report: ClusterReport) -> bool:
         return self._wide is not None and report.wide == tag_of(self._wide.id)
 
-    def take(self, cluster: Member, report: Report) -> GroupView | None:
+    def take(self, cluster: Member, report: ClusterReport) -> GroupView | None:
         """The view, with the last report of a round."""
         if not (self.is_pending and self._is_here(report) and report.number == self._number):
             return None
