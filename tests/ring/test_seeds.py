@@ -249,3 +249,9 @@ def test_one_that_was_let_go_on_before_it_had_the_view_owes_nothing_of_it() -> N
 def test_no_law_blames_a_founder_that_crashes_before_it_shows_whom_it_admitted() -> None:
     """It founded alone, admitted one, and crashed with its own views half shown."""
     assert run(Plan(protocol="ring", nodes=4, seed=1_002_205, messages=60)).violations == ()
+
+
+def test_one_that_returns_to_its_ring_still_knows_why_that_was_stopped() -> None:
+    """Two led at once; one gave up, and who had promised it the next ring went back to the old one
+    and denied the other's invitation, again and again."""
+    assert run(Plan(protocol="ring", nodes=5, seed=1_004_652, messages=60)).violations == ()

@@ -9,7 +9,7 @@ from unisono.core import Effect, Probe
 from unisono.model import Address, Member
 from unisono.parts.detector import Detector
 from unisono.protocols.ring.agenda import Agenda
-from unisono.protocols.ring.packets import key_of
+from unisono.protocols.ring.packets import Version, key_of
 from unisono.protocols.ring.state import RingState
 
 HOLE_TIMES: Final = 4
@@ -27,6 +27,7 @@ class FaultDetection:
         "_hole",
         "_hole_us",
         "_state",
+        "_waited_for",
         "detector",
         "is_waiting",
         "tries",
@@ -40,6 +41,8 @@ class FaultDetection:
         """Requests to the holder that it has not answered."""
         self.is_waiting = False
         """A turn is late, and its holder watched, whether or not it answered since."""
+        self._waited_for: tuple[Version, int] | None = None
+        """The ring of the late turn, and its holder."""
 
         self._hole: Hole = (0, 0)
         self._hole_us = 0
@@ -50,14 +53,23 @@ class FaultDetection:
             if key != self._state.key:
                 self.detector.watch(key, self._agenda.now_us)
 
-    def start(self) -> None:
+    def start(self, holder: int) -> None:
+        """A new ring is in force, or the old one continues. A holder that was silent in it is so
+        still: without a reason to stop this ring again, its members would deny each other the
+        next one for ever."""
+        if self._waited_for != (self._state.ring.version, holder):
+            self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
         self.tries = 0
         self.is_waiting = False
+        self._waited_for = None
 
     def wait_for(self, key: int) -> None:
         """The turn is late, and its holder is asked."""
         self.tries += 1
         self.is_waiting = True
+        self._waited_for = (self._state.ring.version, key)
         self.detector.watch(key, self._agenda.now_us)
 
     def note_hole(self, hole: Hole) -> None:
@@ -74,7 +86,7 @@ class FaultDetection:
     def reset(self) -> None:
         """The turn has arrived: nobody is waited for until the next is late."""
         if self.is_waiting:
-            self.start()
+            self._wait_no_more()
             self.detector.rest_all()
 
     def note_holder(self, key: int) -> None:

@@ -102,8 +102,8 @@ class TokenPassing:
         """A new ring is in force, or the old one continues."""
         self._requests.start(self._agenda.now_us)
         self._policy.start(len(self._state.ring.seats))
-        self._detection.start()
-        self.look_for_token(event, out)
+        self._detection.start(self._token.holder_key())
+        self._await_token(event, out)
 
     def stop(self, event: object, out: list[Effect]) -> None:
         self._requests.stop(self._agenda.now_us)
@@ -113,9 +113,12 @@ class TokenPassing:
 
     def look_for_token(self, event: object, out: list[Effect]) -> None:
         """A turn was read: the token is at the next member."""
-        agenda = self._agenda
         if self._detection.is_waiting:
             self._detection.reset()
+        self._await_token(event, out)
+
+    def _await_token(self, event: object, out: list[Effect]) -> None:
+        agenda = self._agenda
         if self._token.is_here():
             agenda.disarm(T_RT, out)
             if len(self._state.ring.seats) == 1 and self._send_queue.has_any():
