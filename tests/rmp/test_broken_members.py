@@ -229,20 +229,22 @@ def test_the_state_of_a_joiner_comes_from_its_sponsor_alone() -> None:
     stage = trio()
     stage.start("d")
     stage.cores["d"]._joiner._with_state = True
-    lie: list[bool] = []
+    asked: list[str] = []
 
-    def forging(by: str, to: str, what: str) -> bool:
-        if to == "d" and what.startswith("state"):
-            lie.append(True)
-            return True
+    def noted(by: str, to: str, what: str) -> bool:
+        if by == "d" and what.startswith("state-ask"):
+            asked.append(to)
         return False
 
-    stage.is_lost = forging
-    while not stage.views("d") and stage.now_us < 60_000_000 and not lie:
+    stage.is_lost = noted
+    while not asked and stage.now_us < 60_000_000:
         stage.run(1_000)
-    piece = StatePiece(key(stage, "b"), key(stage, "d"), 5, 0, b"false")
-    send(stage, "d", PacketKind.STATE, encode(piece))
-    assert not stage.only("d", Adopt)
+    sponsor = asked[0]  # It has no state to send: the group was founded without.
+    other = next(name for name in "abc" if name != sponsor)
+    for name, adopted in ((other, 0), (sponsor, 1)):
+        piece = StatePiece(key(stage, name), key(stage, "d"), 5, 0, b"false")
+        send(stage, "d", PacketKind.STATE, encode(piece))
+        assert len(stage.only("d", Adopt)) == adopted
 
 
 # -- reformation ----------------------------------------------------------------------------------
