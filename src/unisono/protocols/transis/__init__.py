@@ -26,13 +26,18 @@ def may_continue_clustered(part: Sequence[ProcessRole], forgetful: bool) -> bool
     return False
 
 
+NOT_OVER_CLUSTERS: Final = ("safe", "received", "one_component", "view_prefix")
+"""There is no safe service: that all clusters hold a message does not say that the members of each
+have delivered it. And there are no transitional views of members: a side that is cut off may skip
+what the other side had of the order."""
+
 CLUSTERED: Final = ProtocolSpec(
     name="transis",
     wire_number=PROTOCOL,
     make=ClusteredTransis,
     title="clusters joined by wide links: each is one member of a group of clusters",
     services=tuple(level for level in Service if level < Service.SAFE),
-    laws=tuple(law for law in LAWS.split() if law not in ("safe", "received", "one_component")),
+    laws=tuple(law for law in LAWS.split() if law not in NOT_OVER_CLUSTERS),
     options=CLUSTERED_DEFAULTS,
     levels_overtake=True,
     may_continue=may_continue_clustered,
@@ -40,8 +45,7 @@ CLUSTERED: Final = ProtocolSpec(
     arrows=tuple(FIGURE.names()),
     swarm={"token": (0, 1)},
 )
-"""With `clusters=`. There is no safe service: that all clusters hold a message does not say that
-the members of each have delivered it."""
+"""With `clusters=`."""
 
 SPEC: Final = ProtocolSpec(
     name="transis",
