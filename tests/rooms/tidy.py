@@ -102,7 +102,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "feed": frozenset(
         "unisono client group config net replay_history log fields layout wire model errors".split()
     ),
-    "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
+    "spark": frozenset("feed log services draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(
         """client config group net programs protocols requests core services state_machine sync

@@ -298,6 +298,15 @@ class StableFile:
         self._handle = self._lock = -1
 
 
+def records_in(path: Path) -> Iterator[bytes]:
+    """The records of a file that another process may be writing, up to the last whole one."""
+    with open(path, "rb") as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            for entry in _sound_entries(file, os.fstat(file.fileno()).st_size):
+                if entry.kind == _RECORD:
+                    yield entry.data
+
+
 SEARCHED_BYTES_MAX: Final = 64 << 20
 """Bytes searched for valid records after an invalid one: about a second."""
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from unisono.errors import BadPacket, Forgotten, Misuse
-from unisono.net.stable import RECORD_FILES, Disk, FileWords, RecordFile, StableFile
+from unisono.net.stable import RECORD_FILES, Disk, FileWords, RecordFile, StableFile, records_in
 from unisono.services.replication.records import (
     CheckpointRecord,
     GreenRecord,
@@ -23,6 +23,7 @@ from unisono.services.replication.records import (
     read_record,
     record_bytes,
 )
+from unisono.services.replication.recovery import placed_greens
 
 VERSION: Final = 1
 FILE: Final = "replica.log"
@@ -33,6 +34,11 @@ WORDS: Final = FileWords(
     " take its place",
     "start this replica again",
 )
+
+
+def placed_updates(directory: Path | str) -> Iterator[tuple[int, Update]]:
+    """The green updates of a replica's log, which may be in use, with their positions in order."""
+    return placed_greens(records_in(Path(directory) / FILE))
 
 
 class ReplicaFile:

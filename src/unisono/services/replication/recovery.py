@@ -60,10 +60,31 @@ class LogReplay:
 
 def greens_of(records: Iterable[bytes]) -> Iterator[Update | LogCheckpoint]:
     """The green order of a log: a checkpoint, if there is one, and the updates after it."""
+    return (each for each in _order_of(records) if not isinstance(each, KeptRecord))
+
+
+def placed_greens(records: Iterable[bytes]) -> Iterator[tuple[int, Update]]:
+    """The green updates of a log with their positions, also those that it keeps before a
+    checkpoint. After a checkpoint of another replica they begin anew, behind a gap."""
+    position, kept = 0, list[Update]()
+    for each in _order_of(records):
+        if isinstance(each, KeptRecord):
+            kept += each.updates
+        elif isinstance(each, LogCheckpoint):
+            yield from enumerate(kept, each.position - len(kept) + 1)
+            position, kept = each.position, []
+        else:
+            position += 1
+            yield position, each
+
+
+def _order_of(records: Iterable[bytes]) -> Iterator[Update | LogCheckpoint | KeptRecord]:
     reds: dict[tuple[str, int], Update] = {}
     for record in map(read_record, records):
         if isinstance(record, CheckpointRecord):
             yield record.checkpoint
+        elif isinstance(record, KeptRecord):
+            yield record
         elif isinstance(record, RedRecord):
             reds.update({(each.submitter, each.number): each for each in record.updates})
         elif isinstance(record, GreenRecord):

@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse
 from unisono.spark.source.feed import feed_schema
-from unisono.spark.source.options import feed_options, is_feed
+from unisono.spark.source.options import feed_options, is_feed, is_replica_log
+from unisono.spark.source.replica_log import ReplicaLogReader, ReplicaLogStreamReader, log_schema
 from unisono.spark.source.sink import batch_sink, stream_sink
 from unisono.spark.source.stream import FeedReader, FeedStreamReader
 from unisono.spark.source.trace import TraceReader, trace_schema
@@ -33,12 +34,18 @@ class UnisonoSource(DataSource):
     def schema(self) -> StructType:
         if is_feed(self.options):
             return feed_schema(feed_options(self.options))
+        if is_replica_log(self.options):
+            return log_schema()
         return trace_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if is_replica_log(self.options):
+            return ReplicaLogReader(self.options)
         return (FeedReader if is_feed(self.options) else TraceReader)(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if is_replica_log(self.options):
+            return ReplicaLogStreamReader(self.options)
         if not is_feed(self.options):
             raise Misuse("a stream is read from a feed or a log's directory, a trace in a batch")
         return FeedStreamReader(self.options, schema)

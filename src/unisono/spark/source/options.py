@@ -17,6 +17,7 @@ from unisono.feed.client import PATIENCE_S
 from unisono.feed.protocol import addresses
 from unisono.feed.rows import SCHEMA
 from unisono.log.files import FILE
+from unisono.services.replica_file import FILE as REPLICA_FILE
 
 OPTIONS: Final = tuple(
     """feed path startingOffsets endingOffsets startingTimestamp endingTimestamp
@@ -77,6 +78,12 @@ def is_feed(options: Mapping[str, str]) -> bool:
     return bool(path) and (Path(directory_of(path or "", "log")) / FILE).exists()
 
 
+def is_replica_log(options: Mapping[str, str]) -> bool:
+    """Whether the path is the directory of a replicated log."""
+    path = options.get("path")
+    return bool(path) and (Path(directory_of(path or "", "log")) / REPLICA_FILE).exists()
+
+
 def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> FeedOptions:
     """`Misuse` names the wrong option and its values. Spark asks for the schema before it is known
     whether the read is a stream."""
@@ -101,8 +108,10 @@ def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> F
     if streaming is False and starting == LATEST:
         raise Misuse("startingOffsets=latest would read nothing: give earliest or an offset")
     most = options.get("maxOffsetsPerTrigger")
-    least = _integer("minOffsetsPerTrigger", options.get("minOffsetsPerTrigger", "1"), 1 << 62)
-    if most is not None and least > _integer("maxOffsetsPerTrigger", most, 1 << 62):
+    least = integer_option(
+        "minOffsetsPerTrigger", options.get("minOffsetsPerTrigger", "1"), 1 << 62
+    )
+    if most is not None and least > integer_option("maxOffsetsPerTrigger", most, 1 << 62):
         raise Misuse(f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}")
     names = options.get("columns")
     return FeedOptions(
@@ -111,11 +120,11 @@ def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> F
         starting,
         ending,
         least,
-        None if most is None else _integer("maxOffsetsPerTrigger", most, 1 << 62),
+        None if most is None else integer_option("maxOffsetsPerTrigger", most, 1 << 62),
         _duration(options, "maxTriggerDelay", TRIGGER_DELAY_S),
-        _boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
-        _integer("minPartitions", options.get("minPartitions", "1"), PARTITIONS_MAX),
-        _boolean("includeViews", options.get("includeViews", "false")),
+        boolean_option("failOnDataLoss", options.get("failOnDataLoss", "true")),
+        integer_option("minPartitions", options.get("minPartitions", "1"), PARTITIONS_MAX),
+        boolean_option("includeViews", options.get("includeViews", "false")),
         timeout_s(options),
         tuple(COLUMNS.names) if names is None else columns_of(names, COLUMNS.names),
         options.get("feedToken"),
@@ -145,7 +154,7 @@ def directory_of(path: str, what: str) -> str:
     return os.path.abspath(path)
 
 
-def _offset(options: Mapping[str, str], name: str, default: str) -> int | str:
+def offset_option(options: Mapping[str, str], name: str, default: str) -> int | str:
     text = options.get(name, default).strip().lower()
     if text in (EARLIEST, LATEST):
         return text
@@ -157,13 +166,13 @@ def _offset(options: Mapping[str, str], name: str, default: str) -> int | str:
 def _position(options: Mapping[str, str], which: str, default: str) -> Position:
     moment = options.get(f"{which}Timestamp")
     if moment is None:
-        return _offset(options, f"{which}Offsets", default)
+        return offset_option(options, f"{which}Offsets", default)
     if f"{which}Offsets" in options:
         raise Misuse(f"both {which}Offsets and {which}Timestamp are given: keep one")
     text = moment.strip()
     try:
         if text.isdigit():
-            return Moment(1000 * _integer(f"{which}Timestamp", text, 1 << 52))
+            return Moment(1000 * integer_option(f"{which}Timestamp", text, 1 << 52))
         found = datetime.fromisoformat(text)
     except ValueError:
         found = datetime.min
@@ -175,13 +184,13 @@ def _position(options: Mapping[str, str], which: str, default: str) -> Position:
     return Moment(round(found.timestamp() * 1e6))
 
 
-def _integer(name: str, text: str, most: int) -> int:
+def integer_option(name: str, text: str, most: int) -> int:
     if not text.strip().isdigit() or not 1 <= int(text) <= most:
         raise Misuse(f"{name}={text!r}: give an integer from 1 to {most}")
     return int(text)
 
 
-def _boolean(name: str, text: str) -> bool:
+def boolean_option(name: str, text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise Misuse(f"{name}={text!r}: give true or false")
     return text.strip().lower() == "true"
