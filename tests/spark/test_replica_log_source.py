@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from unisono.services.replication.records import (
 )
 from unisono.spark import register
 from unisono.spark.source.feed import DataLoss
-from unisono.spark.source.replica_log import Places, ReplicaLog
+from unisono.spark.source.replica_log import Places, ReplicaLog, ReplicaLogStreamReader
 
 
 def updates(submitter: str, first: int, last: int) -> tuple[Update, ...]:
@@ -88,6 +89,24 @@ def test_a_log_in_use_is_a_table_and_a_stream(spark: Any, tmp_path: Path) -> Non
     write(file, GreenRunsRecord((IdRun("a", 4, 4),)))
     assert follow() == [*ORDER[2:], (6, "a", 4)]
     file.close()
+
+
+def test_a_stream_takes_so_many_at_a_time_and_ends_where_the_log_ended(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    options = {"path": str(tmp_path), "startingOffsets": "2", "maxOffsetsPerTrigger": "3"}
+    reader = pickle.loads(pickle.dumps(ReplicaLogStreamReader(options)))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    reader.prepareForTriggerAvailableNow()
+    write(file, GreenRunsRecord((IdRun("a", 4, 4),)))
+    file.close()
+    read = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        (places,) = reader.partitions(start, end)
+        read.append([row["place"] for batch in reader.read(places) for row in batch.to_pylist()])
+        start = end
+    assert read == [[2, 3, 4], [5]]
+    with pytest.raises(DataLoss, match="it is another log"):
+        reader.latestOffset({"place": 9}, limit)
 
 
 def test_a_checkpoint_keeps_places(tmp_path: Path) -> None:
