@@ -60,7 +60,7 @@ class Places(InputPartition):
     upto: int
 
 
-class Bounds(NamedTuple):
+class ReplicaOffsets(NamedTuple):
     """The places that a log has."""
 
     first: int
@@ -84,11 +84,11 @@ class ReplicaLog:
         most = options.get("maxOffsetsPerTrigger")
         self.most = None if most is None else integer_option("maxOffsetsPerTrigger", most, 1 << 62)
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> ReplicaOffsets:
         first, end = 1, 0
         for place, _ in placed_updates(self.directory):
             first, end = first if place == end + 1 else place, place
-        return Bounds(first, end)
+        return ReplicaOffsets(first, end)
 
     def start(self) -> int:
         """The place before the first that is wanted."""
