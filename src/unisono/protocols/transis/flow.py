@@ -63,8 +63,8 @@ class Flow:
         self._primary = primary
         self._piece_bytes = piece_bytes
         self._window_bytes = min(WINDOW_BYTES, config.window_bytes_max)
-        self._next_us = 0
-        """No burst is sent before."""
+        self._sent_us = 0
+        """When the last burst was sent."""
 
     def _burst_bytes(self) -> int:
         """Payload of a full vertex."""
@@ -77,7 +77,7 @@ class Flow:
         return max(ordering.nbytes / self._window_bytes, vertices / VERTICES_MAX)
 
     def _delay_us(self, fill: float) -> int:
-        """Until the next burst: it grows with the window, from half of it on."""
+        """From one burst to the next: it grows with the window, from half of it on."""
         return max(0, int(self._parameters.urge_us * (2 * fill - 1)))
 
     def transmit(self, ordering: Ordering, out: list[Effect]) -> None:
@@ -92,12 +92,13 @@ class Flow:
                 break
             if queue.small_flights >= SMALL_FLIGHTS_MAX and queue.queue_bytes < burst_bytes:
                 break
-            if now_us < self._next_us:
-                self._outgoing.arm_within(Timer.SEND, self._next_us - now_us, out)
+            wait_us = self._sent_us + self._delay_us(fill) - now_us
+            if wait_us > 0:
+                self._outgoing.arm_within(Timer.SEND, wait_us, out)
                 break
             index = ordering.graph.acks()[self._local.rank] + 1
             self._send(ordering, queue.gather(index, burst_bytes, self._piece_bytes), out)
-            self._next_us = now_us + self._delay_us(fill)
+            self._sent_us = now_us
         self._plan(ordering, out)
 
     def _has_more(self) -> bool:
