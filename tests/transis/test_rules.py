@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.scenarios.stage import Stage
-from unisono.core import Effect, Join, Received
+from unisono.core import Cause, Effect, Join, Received
 from unisono.model import View
 from unisono.parts.identity import key_of
 from unisono.protocols.transis import flush
 from unisono.protocols.transis.core import Transis
 from unisono.protocols.transis.flow import VERTICES_MAX, Flow
 from unisono.protocols.transis.flush import Flush
-from unisono.protocols.transis.packets import INDEX_MAX, PACKETS, STAMP_MAX, Agree, Suggest
+from unisono.protocols.transis.packets import (
+    INDEX_MAX,
+    PACKETS,
+    STAMP_MAX,
+    Agree,
+    Refuse,
+    Suggest,
+)
 
 LAWS = """agreement causal cut fifo no_duplication safe same_view total_order transitional_set
 virtual_synchrony view_order"""
@@ -296,6 +303,25 @@ def test_a_stamp_that_nobody_can_have_reached_does_not_use_up_all_stamps() -> No
     room.obey("crash c\nadvance 15000ms\nsay a word\nadvance 300ms")
     assert room.members("a") == room.members("b") == "ab"
     assert room.delivered("b") == ["a#1:1"]
+
+
+def test_one_that_is_not_wanted_hears_why_before_it_goes_on_alone() -> None:
+    """A later incarnation of its name is in the group, and it has not heard of that one."""
+    room = together("abc")
+    b = room.core("b").me
+    stamp = room.core("b").suggestion.stamp + 1
+    told: list[Suggest | Refuse] = [
+        Suggest(each, stamp, 1, ((key_of(each), stamp),), (key_of(b),))
+        for each in (room.core("a").me, room.core("c").me)
+    ]
+    told.append(Refuse(key_of(b), "a later incarnation of b is known", b.incarnation + 1))
+    views = list(room.actors["b"].views)
+    for packet in told:
+        packets = PACKETS.sealed(room.core("b").codec, [packet], 0)
+        room._step(room.actors["b"], Received(room.core("a").me.address, packets))
+        assert room.actors["b"].views == views
+    verdict = room.core("b").local.verdict
+    assert verdict is not None and verdict.cause is Cause.SUPERSEDED
 
 
 def test_a_group_goes_on_when_vertices_run_out_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,12 +131,12 @@ class Membership:
         known = set(suggestion.proposed)
         suggestion.hear(packet)
         changed = suggestion.merge(packet)
-        if not known.issuperset(suggestion.proposed):
+        if self._local.key in packet.failed or not known.issuperset(suggestion.proposed):
             self._await_more()
         return self._replace(packet.sender) or changed
 
     def _await_more(self) -> None:
-        """Others joined: more may be about to."""
+        """Others joined, or do not want me: they may be about to say more."""
         self._settles_us = self._local.now_us + self._parameters.settle_us
 
     def greet(self, packet: Suggest | ComponentAnnounce, out: list[Effect]) -> None:
