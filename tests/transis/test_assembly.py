@@ -49,3 +49,16 @@ def test_what_was_requested_comes_in_packets_of_any_size() -> None:
         count = piece(0, nbytes=nbytes).of
         found = [assembly.take(piece(at, OTHERS, nbytes), True) for at in range(count)]
         assert found[-1] == VERTEX
+
+
+def test_only_what_is_missing_of_a_vertex_that_no_longer_comes_is_requested() -> None:
+    assembly = VertexAssembly()
+    count = piece(0).of
+    assert count == 5
+    assembly.take(piece(0))
+    assembly.take(piece(2))
+    assert assembly.gaps() == [], "more may be on its way"
+    assert assembly.gaps() == [(1, 7, 1, 1), (1, 7, 3, 4)]
+    assembly.take(piece(3))
+    assert assembly.gaps() == []
+    assert assembly.gaps() == [(1, 7, 1, 1), (1, 7, 4, 4)]

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from tests.transis.test_rules import Room, together
-from unisono.protocols.transis.flow import SMALL_FLIGHTS_MAX, WINDOW_BYTES, Flow
+from unisono.protocols.transis.congestion import FIRST_BYTES
+from unisono.protocols.transis.flow import SMALL_FLIGHTS_MAX, Flow
 from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.repair import Repair
@@ -52,7 +53,7 @@ def test_the_delay_grows_with_the_window_up_to_silence() -> None:
     late = gaps[2 * len(gaps) // 3 :]
     assert late[-1] >= 12 and all(b >= a - 1 for a, b in itertools.pairwise(late))
     payload = sum(len(vertex.payload) for vertex in own(room, "a"))  # type: ignore[arg-type]
-    assert WINDOW_BYTES <= payload < WINDOW_BYTES + 16 * 1400, "a full window is silence"
+    assert FIRST_BYTES <= payload < FIRST_BYTES + 16 * 1400, "a full window is silence"
     assert times[-1] < 400
     alive = len(own(room, "a"))
     room.obey("advance 200ms")

@@ -13,6 +13,7 @@ from unisono.parts.codec import PacketCodec
 from unisono.parts.core_clock import CoreClock
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
+from unisono.protocols.transis.congestion import NetworkWindow
 from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import KINDS, PROTOCOL, Agree, VertexNak, VertexPiece
@@ -53,10 +54,12 @@ def test_a_gap_full_of_incomplete_vertices_is_requested_in_packets_that_fit() ->
     local.enter(Configuration(7, 1, members, {key_of(each): 1 for each in members}))
     codec = PacketCodec(PROTOCOL, KINDS, Terms.of(config, "transis", DEFAULTS))
     outgoing = PacketSender(codec, clock)
-    repair = Repair(config, Parameters.of({}), local, codec, outgoing, lambda rank: False)
+    window = NetworkWindow(1 << 20)
+    repair = Repair(config, Parameters.of({}), local, codec, outgoing, window, lambda rank: False)
     ordering = Ordering(local.configuration, 0, (0, 0), False, codec.drop)
     for index in range(2, 300, 2):
         repair.assembly.take(VertexPiece(7, 1, index, 2, 1, 0, (b"half",)))
+    repair.assembly.gaps()  # No more of them comes.
     ordering.add(Vertex(1, 300, (0, 299), b""))
     out: list[Effect] = []
     repair.ask(ordering, out)

@@ -25,6 +25,8 @@ class VertexAssembly:
 
     def __init__(self) -> None:
         self._incoming: dict[tuple[int, int], IncomingTurn] = {}
+        self._growing: set[tuple[int, int]] = set()
+        """Those of which something came since `gaps` was last asked for: more may be on its way."""
 
     def take(self, packet: VertexPiece, is_requested: bool = False) -> Vertex | None:
         """The vertex, once all of it is here; `BadPacket` if it is none. Members may cut it into
@@ -47,6 +49,7 @@ class VertexAssembly:
         found.is_repair &= again
         found.take(packet.at, packet.pieces)
         if found.missing:
+            self._growing.add(key)
             return None
         del self._incoming[key]
         whole = found.turn(packet.number)
@@ -59,12 +62,15 @@ class VertexAssembly:
         self._incoming.pop((sender, index), None)
 
     def gaps(self) -> list[tuple[int, int, int, int]]:
-        """Rank and index of each vertex, and the first and last of its packets that is missing."""
-        gaps = []
-        for (sender, index), found in self._incoming.items():
-            absent = [at for at, piece in enumerate(found.pieces) if piece is None]
-            gaps.append((sender, index, absent[0], absent[-1]))
-        return gaps
+        """Of those that no longer grow, rank and index of the vertex, and the first and last packet
+        of each range that is missing."""
+        growing, self._growing = self._growing, set()
+        return [
+            (*key, first, last)
+            for key, found in self._incoming.items()
+            if key not in growing
+            for first, last in found.gaps(len(found.pieces) - 1)
+        ]
 
     def __len__(self) -> int:
         return len(self._incoming)

@@ -30,10 +30,11 @@ from unisono.parts.core_clock import CoreClock
 from unisono.parts.identity import key_of
 from unisono.parts.state_transfer import TransferPiece, TransferRequest
 from unisono.protocols.transis.configuration import Configuration
+from unisono.protocols.transis.congestion import NetworkWindow
 from unisono.protocols.transis.delivery import ApplicationQueue
 from unisono.protocols.transis.failure import SilenceWatch
 from unisono.protocols.transis.figure import FIGURE
-from unisono.protocols.transis.flow import Flow
+from unisono.protocols.transis.flow import WINDOW_BYTES, Flow
 from unisono.protocols.transis.flush import Flush
 from unisono.protocols.transis.membership import Membership
 from unisono.protocols.transis.merging import ComponentSearch
@@ -82,16 +83,20 @@ class Transis:
             members_count_max = min(members_count_max, parameters.sites)
         self.suggestion = suggestion = Suggestion(config.me, members_count_max)
         self._merging = merging = ComponentSearch(parameters, local, outgoing, suggestion)
+        self._congestion = congestion = NetworkWindow(min(WINDOW_BYTES, config.window_bytes_max))
         self._repair = repair = Repair(
             config,
             parameters,
             local,
             codec,
             outgoing,
+            congestion,
             self._is_quiet,
         )
         self._primary = primary = self._make_primary(config, parameters)
-        self._flow = Flow(config, parameters, local, outgoing, queue, primary, repair.piece_bytes)
+        self._flow = Flow(
+            parameters, local, outgoing, queue, primary, congestion, repair.piece_bytes
+        )
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
         self.flush = flush = Flush(
             local,
@@ -298,7 +303,7 @@ class Transis:
             return
         if not ordering.is_closed:
             self._flow.transmit(ordering, out)
-            ordering.forget()
+            self._congestion.acknowledged(ordering.forget(), ordering.nbytes)
         runs = ordering.take()
         if runs and self._delivery.shown:
             self._delivery.append(runs)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from unisono.core import CoreConfig, Effect
+from unisono.core import Effect
 from unisono.layout import encode
 from unisono.protocols.transis.assembly import turn_of
+from unisono.protocols.transis.congestion import NetworkWindow
 from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import VertexContent
@@ -33,7 +34,7 @@ SMALL_FLIGHTS_MAX: Final = 4
 one, so that messages share bursts."""
 TOKEN_US: Final = 1_000
 """The longest that a token rests while somebody has something to send."""
-BURSTS_MAX: Final = 16
+BURSTS_MAX: Final = 2
 """Bursts that one step sends."""
 
 
@@ -48,12 +49,12 @@ class Flow:
 
     def __init__(
         self,
-        config: CoreConfig,
         parameters: Parameters,
         local: LocalMember,
         outgoing: PacketSender,
         queue: SendQueue,
         primary: PrimaryLayer,
+        congestion: NetworkWindow,
         piece_bytes: int,
     ) -> None:
         self._parameters = parameters
@@ -61,20 +62,21 @@ class Flow:
         self._outgoing = outgoing
         self._queue = queue
         self._primary = primary
+        self._congestion = congestion
         self._piece_bytes = piece_bytes
-        self._window_bytes = min(WINDOW_BYTES, config.window_bytes_max)
         self._sent_us = 0
         """When the last burst was sent."""
 
     def _burst_bytes(self) -> int:
-        """Payload of a full vertex."""
-        front_bytes = front_bytes_of(len(self._local.keys))
-        return self._parameters.vertex_packets * self._piece_bytes - front_bytes
+        """Payload of a full vertex: at most a share of the window, since all may send at once."""
+        packets = self._congestion.burst_packets(self._piece_bytes)
+        packets = min(packets, self._parameters.vertex_packets)
+        return packets * self._piece_bytes - front_bytes_of(len(self._local.keys))
 
     def _fill(self, ordering: Ordering) -> float:
         """How full the network window is: 1 is full."""
         vertices = ordering.graph.window()
-        return max(ordering.nbytes / self._window_bytes, vertices / VERTICES_MAX)
+        return max(ordering.nbytes / self._congestion.nbytes, vertices / VERTICES_MAX)
 
     def _delay_us(self, fill: float) -> int:
         """From one burst to the next: it grows with the window, from half of it on."""

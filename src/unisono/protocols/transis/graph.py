@@ -99,7 +99,7 @@ class CausalGraph:
         """By rank, the last vertex that somebody acknowledged or asks us to hold."""
         self._limit: tuple[int, ...] | None = None
         """By rank, the last vertex that counts, once the configuration ends."""
-        self._entered = 0
+        self.entered_count = 0
         self._pending = 0
         self._forgotten = 0
         """Vertices that all were known to hold when they were last forgotten."""
@@ -222,7 +222,7 @@ class CausalGraph:
 
     def _enter(self, vertex: Vertex) -> list[Vertex]:
         sender, index, acks = vertex.sender, vertex.index, vertex.acks
-        self._entered += 1
+        self.entered_count += 1
         self._matrix.raise_row(sender, acks)
         self._matrix.raise_one(sender, sender, index)
         self._matrix.raise_one(self._me, sender, index)
@@ -270,7 +270,12 @@ class CausalGraph:
 
     def window(self) -> int:
         """[TRA-11] Vertices that entered, and that some member is not known to hold."""
-        return self._entered - self._matrix.total
+        return self.entered_count - self.received_count
+
+    @property
+    def received_count(self) -> int:
+        """Vertices that every member is known to hold."""
+        return self._matrix.total
 
     def forget(self) -> list[Vertex]:
         """Drop what every member is known to hold: nobody asks for it any more."""

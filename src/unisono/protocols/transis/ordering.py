@@ -160,10 +160,11 @@ class Ordering:
         found, self._ready = self._ready, []
         return found
 
-    def forget(self) -> None:
-        """What all have need not be kept."""
-        for vertex in self.graph.forget():
-            self.nbytes -= len(vertex.payload)
+    def forget(self) -> int:
+        """What all have need not be kept; how much payload that is."""
+        nbytes = sum([len(vertex.payload) for vertex in self.graph.forget()])
+        self.nbytes -= nbytes
+        return nbytes
 
     # -- what is to be said -----------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class Parameters:
     """Between two suggestions."""
     nak_us: int
     """Between two requests for the same vertices, at first."""
+    answers_us: int
+    """The longest that answers are given to come where they were slow."""
     found_us: int
     """A process that hears of nobody founds the group after this long."""
     settle_us: int
@@ -93,6 +95,7 @@ class Parameters:
             answer_us=chosen["answer_us"],
             repeat_us=detect_us // 32,
             nak_us=max(1_000, detect_us // 256),
+            answers_us=detect_us // 8,
             found_us=chosen["found_us"] or detect_us // 2,
             settle_us=detect_us // 64,
             merge_us=detect_us // 4,

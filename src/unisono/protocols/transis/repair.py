@@ -8,6 +8,7 @@ from typing import Final
 from unisono.core import CoreConfig, Effect
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.transis.assembly import VertexAssembly, turn_of
+from unisono.protocols.transis.congestion import NetworkWindow
 from unisono.protocols.transis.graph import Vertex
 from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import PIECE_AT, WHOLE, VertexNak, VertexPiece
@@ -34,18 +35,23 @@ class Repair:
         local: LocalMember,
         codec: PacketCodec,
         outgoing: PacketSender,
+        congestion: NetworkWindow,
         is_quiet: Callable[[int], bool],
     ) -> None:
         self._parameters = parameters
         self._local = local
         self._codec = codec
         self._outgoing = outgoing
+        self._congestion = congestion
         self._is_quiet = is_quiet
         """Whether nothing was heard lately from the member of this rank."""
         self.piece_bytes = config.packet_bytes_max - ENVELOPE_BYTES - PIECE_AT
         self.assembly = VertexAssembly()
         self._tries = 0
         """Requests since something came that was requested."""
+        self._asked_us = 0
+        self._answer_us = 0
+        """How long answers take of late, where queues are long."""
         self._requested: list[tuple[int, int, int]] = []
         """Sender, first and last of the vertices that the last request was about."""
         self._holders: dict[int, tuple[int, ...]] = {}
@@ -55,6 +61,7 @@ class Repair:
         self.assembly = VertexAssembly()
         self._tries = 0
         self._holders = {}
+        self._congestion.new_configuration()
 
     def know_holders(self, holders: dict[int, tuple[int, ...]]) -> None:
         """[TRA-13] The configuration ends, and these survive: by rank, what each has of each."""
@@ -69,6 +76,8 @@ class Repair:
         """A vertex is here. Only one that was requested shows that requests are answered."""
         if self._is_requested(sender, index):
             self._tries = 0
+            took_us = self._local.now_us - self._asked_us
+            self._answer_us = max(took_us, self._answer_us - self._answer_us // 8)
 
     def _is_requested(self, sender: int, index: int) -> bool:
         requested = self._requested
@@ -81,8 +90,10 @@ class Repair:
     def watch(self, ordering: Ordering, out: list[Effect]) -> None:
         """Once a step: if something is missing, it is requested after a moment."""
         if ordering.graph.has_missing() or len(self.assembly):
-            wait = self._parameters.nak_us << min(self._tries, BACK_OFF_MAX)
-            self._outgoing.arm_within(Timer.NAK, wait, out)
+            p = self._parameters
+            usual_us = min(2 * self._answer_us, p.answers_us) if self._requested else 0
+            wait_us = max(p.nak_us << min(self._tries, BACK_OFF_MAX), usual_us)
+            self._outgoing.arm_within(Timer.NAK, wait_us, out)
         elif self._tries:
             self._tries, self._requested = 0, []
 
@@ -105,6 +116,8 @@ class Repair:
             if holder is not None:
                 by_holder.setdefault(holder, ([], []))[1].append(gap)
         life = self._local.configuration.life
+        if by_holder:
+            self._congestion.lost(ordering.graph)
         for holder, (ranges, gaps) in by_holder.items():
             self._codec.count("nak", len(ranges) + len(gaps))
             nak = VertexNak(life, self._local.key, tuple(ranges), tuple(gaps))
@@ -113,6 +126,7 @@ class Repair:
         self._requested = [each for ranges, _ in asked for each in ranges]
         self._requested += [(rank, at, at) for _, gaps in asked for rank, at, _, _ in gaps]
         self._tries += 1
+        self._asked_us = self._local.now_us
 
     def _is_wanted(self, ordering: Ordering, rank: int, index: int) -> bool:
         if ordering.graph.get(rank, index) is None and index > ordering.graph.acks()[rank]:
@@ -155,13 +169,15 @@ class Repair:
         if packet.sender not in self._local.keys or packet.sender == self._local.key:
             self._codec.drop("stranger")
             return
+        self._congestion.lost(ordering.graph)
         to = (self._local.address(configuration.rank(packet.sender)),)
         wanted = [
             (rank, index, 0, WHOLE)
             for rank, first, last in packet.ranges
             for index in range(first, min(last, first + ANSWER_PACKETS_MAX) + 1)
         ]
-        left, size = ANSWER_PACKETS_MAX, len(self._local.keys)
+        left, size = self._congestion.burst_packets(self.piece_bytes), len(self._local.keys)
+        left = min(left, ANSWER_PACKETS_MAX)
         for rank, index, first, last in (*packet.parts, *wanted):
             vertex = ordering.graph.get(rank, index) if rank < size else None
             if vertex is None:
