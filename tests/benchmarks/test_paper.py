@@ -69,8 +69,9 @@ def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None
     ]
     assert len(measured) + absent >= sum(len(points(FIGURES, count)) for count in QUICK.members)
     assert len(measured) > absent, told["missing"]
-    for each in measured:
-        assert 0 < each["low"] <= each["median"] <= each["high"] and each["samples"] > 0
+    for each in measured:  # A round on a busy machine may end before anything is delivered.
+        assert 0 <= each["low"] <= each["median"] <= each["high"] and each["samples"] > 0
+    assert any(each["low"] > 0 for each in measured)
     for number in NUMBERS:
         ET.parse(out / f"ring-paper-{number}.svg")
     assert json.loads((out / "ring-paper.json").read_text()) == told
