@@ -167,8 +167,8 @@ def sim(
     detail: Detail = False,
     sealed: Annotated[bool, typer.Option("--sealed", help="Seal all packets with a key.")] = False,
     clusters: Annotated[
-        int, typer.Option("--clusters", help="So many clusters, with wide links between them.")
-    ] = 0,
+        int | None, typer.Option(help="So many clusters, with wide links between them.")
+    ] = None,
     shrink: Annotated[bool, typer.Option("--shrink", help="Reduce a failing run.")] = False,
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
