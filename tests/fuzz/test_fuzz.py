@@ -63,8 +63,12 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.real
 def test_what_a_hostile_packet_makes_raise_on_a_socket_is_found(careless: None) -> None:
-    found = run_story(attack_sockets("ring", "impersonator", 1, 1_000))
-    assert any("internal error" in text for text in found.violations)
+    """What arrives when is the kernel's choice: one attack in three finds nothing."""
+    assert any(
+        "internal error" in text
+        for seed in range(10)
+        for text in run_story(attack_sockets("ring", "impersonator", seed, 1_000)).violations
+    )
 
 
 def test_what_a_hostile_packet_makes_raise_is_found(careless: None) -> None:

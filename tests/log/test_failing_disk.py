@@ -187,4 +187,4 @@ def test_after_any_write_or_sync_that_failed_a_log_goes_on(
     assert ran.returncode == 0, ran.stderr
     errors, *texts = ran.stdout.splitlines()
     assert (int(errors) >= 3) == (kind != "SHORT_WRITE"), "a short write is gone on with"
-    assert all("SQLite says: " in text for text in texts), texts
+    assert all("SQLite: " in text for text in texts), texts

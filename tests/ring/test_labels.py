@@ -120,7 +120,8 @@ def test_the_catalogue_has_the_labels() -> None:
 @pytest.mark.parametrize(
     ("drawn_as", "words"),
     [
-        (TOKEN, "token 12 null"),
+        (TOKEN, "token 12"),
+        (QUIET, "token 12 null"),
         (TOKEN, "fast_ack 12"),
         (DATA, "delegate 4-6"),
         (REPAIR, "resend 12.3"),
