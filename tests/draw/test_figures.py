@@ -28,8 +28,9 @@ def figures() -> dict[str, list[str]]:
 
 def test_every_figure_has_its_lines() -> None:
     kept = {f"figures/{path.name}" for path in (DOCS / "figures").glob("*.svg")}
-    measured = {name for name in kept if name.startswith("figures/ring-paper-")}
-    assert measured, "plots of `unisono bench paper`, which never measures the same twice"
+    plots = ("figures/ring-paper-", "figures/levels-")
+    measured = {name for name in kept if name.startswith(plots)}
+    assert measured, "plots of benchmarks, which never measure the same twice"
     assert kept - measured == set(figures())
 
 
