@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks.durable.load import of_store, serve
@@ -35,18 +36,25 @@ class EtcdStore:
         await self._range(field(1, key))
 
 
+async def answered(first: Callable[[], Awaitable[object]]) -> None:
+    """Repeat the first call until the server is up."""
+    import grpc
+
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await first()
+                return
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.2)
+
+
 async def main(port: str) -> None:
     import grpc
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         store = EtcdStore(channel)
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await store.put(b"first", b"")
-                    break
-                except grpc.aio.AioRpcError:
-                    await asyncio.sleep(0.2)
+        await answered(lambda: store.put(b"first", b""))
         await serve(of_store(store))
 
 

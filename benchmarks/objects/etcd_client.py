@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.durable.etcd_client import field
+from benchmarks.durable.etcd_client import answered, field
 from benchmarks.durable.load import Calls, serve, update
 from benchmarks.objects.unisono_member import LOCKS
 
@@ -96,13 +96,7 @@ async def main(port: str) -> None:
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         objects = EtcdObjects(channel)
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await objects.lease()
-                    break
-                except grpc.aio.AioRpcError:
-                    await asyncio.sleep(0.2)
+        await answered(objects.lease)
         await serve(objects.calls())
 
 
