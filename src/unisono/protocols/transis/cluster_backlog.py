@@ -28,6 +28,9 @@ class ApplicationBacklog:
         if isinstance(effect, Deliver):
             self.nbytes += sum(len(each.payload) + MESSAGE_BYTES for each in effect.messages)
 
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     def hold_back(self, on: bool) -> None:
         self.congested = on
 

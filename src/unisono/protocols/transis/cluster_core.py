@@ -17,6 +17,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Cause,
     Congested,
     CoreConfig,
     Deliver,
@@ -64,6 +65,7 @@ from unisono.wire import note_in, unseal
 
 RELAYED_MAX: Final = 256
 """Packets of other clusters that wait to be passed on; more are dropped, and requested again."""
+CUT_OFF: Final = "left without a majority of its cluster: what others deliver is not known"
 
 
 class Wake(Enum):
@@ -138,6 +140,10 @@ class ClusteredTransis:
         self._captured: dict[int, bytes] = {}
         self._handed: set[int] = set()
         self._leaving = self._is_expected_out = self._left = self._over = False
+        self._is_cut_off = False
+        """It leaves, and nobody can be told."""
+        self._verdict: Fail | Depart | None = None
+        """It ends so, once its application has everything."""
 
     # -- the contract -----------------------------------------------------------------------------
 
@@ -160,6 +166,9 @@ class ClusteredTransis:
     def step(self, now_us: int, event: Event) -> list[Effect]:
         out: list[Effect] = []
         if self._over:
+            if isinstance(event, Congested):
+                self._backlog.hold_back(event.on)
+                self._conclude_end(out)
             return out
         self._now_us = now_us
         self._take(event, out)
@@ -425,8 +434,8 @@ class ClusteredTransis:
         is owed nothing more."""
         if not self._leaving or self._left:
             return
-        if self._view is None or not self._local.send_credit():  # Nobody can be told.
-            self._left = True
+        if self._view is None or not self._local.may_operate:  # Nobody can be told.
+            self._left, self._is_cut_off = True, self._view is not None
             self._feed(Leave(), out)
         elif not self._is_expected_out:
             if replica.numbers.get(self.me, 0) == self._sent and replica.is_flushed():
@@ -444,6 +453,18 @@ class ClusteredTransis:
     def _end(self, effect: Fail | Depart, out: list[Effect]) -> None:
         if not self._over:
             self._over = True
+            if self._is_cut_off:
+                effect = Fail(CUT_OFF, Cause.EXCLUDED)
+            self._verdict = effect
             self._backlog.await_state(False)
-            self._backlog.show(out)
-            out += [Disarm(Wake.WIDE), effect]
+            out.append(Disarm(Wake.WIDE))
+            self._conclude_end(out)
+
+    def _conclude_end(self, out: list[Effect]) -> None:
+        """One that departs waits for its application."""
+        self._backlog.show(out)
+        if self._verdict is not None and (
+            isinstance(self._verdict, Fail) or self._backlog.is_empty()
+        ):
+            out.append(self._verdict)
+            self._verdict = None

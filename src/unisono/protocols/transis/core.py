@@ -151,6 +151,13 @@ class Transis:
             return 0
         return self._queue.send_credit()
 
+    @property
+    def may_operate(self) -> bool:
+        """This member has the group's state, and its component may operate."""
+        return (
+            self.machine.state in INSIDE and not self.flush.is_new() and self._primary.may_operate
+        )
+
     def held(self) -> Mapping[Member, int]:
         ordering = self.flush.ordering
         return self._delivery.marks() | (ordering.held() if ordering is not None else {})

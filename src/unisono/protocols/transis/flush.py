@@ -28,6 +28,7 @@ from unisono.protocols.transis.voting import PrimaryLayer
 APART_MAX: Final = 1024
 """With one history, configurations outside of the primary component after which a member begins
 again, since they wait to be shown."""
+LEFT_APART: Final = "left outside of the primary component: what waited for it is lost"
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
@@ -85,6 +86,10 @@ class Flush:
         """A member of the configuration has hardly a number left for its vertices."""
         return self.ordering is not None and max(self.ordering.graph.acks()) > INDEX_RENEWED
 
+    def may_leave(self) -> bool:
+        """This member is to leave, and all its messages are sent; or none are sent here."""
+        return self._local.leaving and not (self._queue and self._primary.may_operate)
+
     # -- reports ----------------------------------------------------------------------------------
 
     def has_reports(self, life: int, keys: Iterable[int]) -> bool:
@@ -102,7 +107,7 @@ class Flush:
         # Deviates [TRA §4 flow]: messages flow through the first stage, which may last, and wait in
         # the second, of a round trip or two. The paper's flow through both.
         received = self.ordering.close() if self.ordering is not None else ()
-        leaving = local.leaving and not self._queue
+        leaving = self.may_leave()
         mine = Agree(
             life,
             local.me,
@@ -263,8 +268,10 @@ class Flush:
         self.tell(out)
         if self._local.key in self._outdated:
             self._local.stop(Fail(OUTDATED, Cause.EXCLUDED))
-        else:
-            self._end_former()
+            return
+        self._end_former()
+        if self._delivery.drop_apart() or self._queue:
+            self._local.stop(Fail(LEFT_APART, Cause.EXCLUDED))
 
     def install(self, out: list[Effect]) -> None:
         local, reports = self._local, self._reports

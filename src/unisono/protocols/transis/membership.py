@@ -316,8 +316,7 @@ class Membership:
         self._local.leave()
 
     def may_leave(self, event: object) -> bool:
-        """All my messages are sent."""
-        return self._local.leaving and not self._queue
+        return self._flush.may_leave()
 
     def suggest_leave(self, event: object, out: list[Effect]) -> None:
         self._begin({}, out)
