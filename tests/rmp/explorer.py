@@ -15,8 +15,16 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from unisono.core import Cause
-from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint
+from unisono.protocols.rmp.agreement import (
+    NO_BALLOT,
+    Attempt,
+    NewList,
+    ReformBallot,
+    Slave,
+    SyncPoint,
+)
 from unisono.protocols.rmp.quorums import ViewQuorums
+from unisono.protocols.rmp.resilience import Resilience
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class State(NamedTuple):
     sites: tuple[tuple[int, SiteState], ...]
     attempts: tuple[tuple[ReformBallot, AttemptState], ...]
     resilient: int = 0
-    """Up to here the order was reported as resilient to a majority by somebody."""
+    """Up to here the order was reported as resilient to a majority, or shown, by somebody."""
 
 
 class Broken(AssertionError):
@@ -92,7 +100,7 @@ def successors(case: Case, state: State) -> Iterator[tuple[str, State]]:
 
 
 def _ordering(case: Case, state: State, site: int, known: SiteState) -> Iterator[tuple[str, State]]:
-    free = known.promised == ReformBallot(0, 0)
+    free = known.promised == NO_BALLOT
     members = case.quorums(known.held).members
     turn = sorted(members)[state.ordered % len(members)] if members else None
     if free and known.held == state.ordered < case.timestamps and site == turn:
@@ -104,7 +112,7 @@ def _ordering(case: Case, state: State, site: int, known: SiteState) -> Iterator
         sync = max((a.proposal.sync for _, a in state.attempts if a.proposal), default=0)
         if free or known.held < sync:
             there = known._replace(held=known.held + 1)
-            yield f"{site} receives {there.held}", _with_site(state, site, there)
+            yield f"{site} receives {there.held}", _report(case, _with_site(state, site, there))
     if free and known.passed < known.held and site in members:
         # It sends an ACK of its own; what that orders does not matter here.
         there = known._replace(passed=known.held)
@@ -112,12 +120,21 @@ def _ordering(case: Case, state: State, site: int, known: SiteState) -> Iterator
 
 
 def _report(case: Case, state: State) -> State:
-    """What somebody may now report as resilient to a majority: by what any site knows."""
+    """What somebody may now report as resilient to a majority, or as decided: by what any site
+    knows."""
     best = state.resilient
     for timestamp in range(best + 1, state.ordered + 1):
-        holders = {site for site, known in state.sites if known.passed >= timestamp}
-        for _, known in state.sites:
-            if known.held >= timestamp and case.quorums(known.held).has_majority(holders):
+        resilience: Resilience[None] = Resilience()
+        for site, known in state.sites:
+            resilience.hold(site, known.passed)
+        for site, known in state.sites:
+            if known.held < timestamp:
+                continue
+            quorums = case.quorums(known.held)
+            itself = (site,) if known.promised == NO_BALLOT else ()
+            if quorums.has_majority(resilience.holders(timestamp)) or resilience.is_decided(
+                timestamp, quorums, *itself
+            ):
                 best = timestamp
     return state._replace(resilient=best)
 

@@ -15,6 +15,7 @@ from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slav
 from unisono.protocols.rmp.group_state import MinimumSize
 from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.quorums import ViewQuorums
+from unisono.protocols.rmp.resilience import Resilience
 
 STATIC = Case(((0, frozenset((1, 2, 3))),), 1, (ReformBallot(1, 1), ReformBallot(1, 2)))
 JOIN = Case(
@@ -85,6 +86,11 @@ def test_accepting_a_list_without_what_it_asks_for_is_caught(
     assert "which [1] hold" in explore(STATIC).law
 
 
+def test_showing_what_one_alone_holds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resilience, "is_decided", lambda self, slot, quorums, *also: bool(also))
+    assert "was resilient" in explore(STATIC).law
+
+
 @pytest.mark.soak
 def test_a_majority_of_the_current_view_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two join at once: with one they make a majority of five; the other two are one of three."""
@@ -147,9 +153,11 @@ def test_a_member_that_joins_takes_no_view_for_stable_that_the_others_may_lack()
         by in ("b", "c") and isinstance(packet, AckFields) and bool(room.of(PacketKind.WELCOME))
     )
     room.obey("join d")
-    room.until(lambda: room.views("d"))
+    room.until(lambda: room.site("d")._state.trid)
     views = [len(view.members) for view in room.site("d")._state.quorums.views]
     assert views == [3, 4], "a quorum of the four alone would ignore b and c"
+    assert not room.views("d"), "b and c may yet go on without a, who alone knows of d"
     room.loses = None
+    room.until(lambda: room.views("d"))
     room.until(lambda: all(len(room.members(n)) == 4 for n in "abcd" if room.views(n)))
     room.until(lambda: len(room.site("d")._state.quorums.views) == 1)

@@ -154,7 +154,7 @@ MUTANTS = [
     Mutant(leftovers_dropped_by_one, "virtual_synchrony", "chaos", 1),
     Mutant(gaps_never_requested, "progress", "loss", 4),
     Mutant(any_part_goes_on, "one_primary", "chaos", 1),
-    Mutant(forgotten_when_one_holds_it, "progress", "loss", 4),
+    Mutant(forgotten_when_one_holds_it, "progress", "loss", 49),
     Mutant(place_not_handed_on, "one_place", "mild"),
 ]
 CASES = [

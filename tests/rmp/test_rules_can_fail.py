@@ -32,6 +32,7 @@ from unisono.protocols.rmp.reformation import RingReformation
 from unisono.protocols.rmp.repair import Repair
 from unisono.protocols.rmp.resilience import Resilience
 from unisono.protocols.rmp.sources import Sources
+from unisono.protocols.rmp.state import TokenRing
 from unisono.protocols.rmp.token import TokenRotation
 from unisono.protocols.rmp.token_watch import TokenWatch
 
@@ -262,6 +263,12 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Change, "seen_by", everything_is_global)),
     ("RMP-8", group.test_views_stand_at_the_same_place_among_the_messages,
      once_together(group, views_too_late)),
+    ("RMP-8", group.test_a_change_that_its_token_site_alone_has_ordered_is_shown_to_nobody,
+     without(Resilience, "is_decided", lambda self, *arguments: True)),
+    ("RMP-8", group.test_one_whose_removal_nobody_else_has_is_excluded_and_has_not_left,
+     without(Membership, "has_left", lambda self: self.removed_at is not None)),
+    ("RMP-8", group.test_one_whose_removal_the_others_keep_has_left_though_it_hears_no_ack,
+     once_together(group, without(TokenRing, "decide"))),
     ("RMP-9", group.test_each_of_256_locks_has_one_holder, lock_for_all),
     ("RMP-9", group.test_locks_of_a_lost_member_are_released_in_the_order,
      without(GroupState, "_without", locks_outlive)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.rmp.theatre import Room, together
-from unisono.core import Answer, Cause, Fail, FailStability, Reach
+from unisono.core import Answer, Cause, Depart, Fail, FailStability, Reach
 from unisono.errors import Misuse
 from unisono.model import Change, ChangeKind, ChangeScope, Resilient, SizeVote
-from unisono.protocols.rmp.packets import PacketKind
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.requests import AcquireLock, LimitScope, ReleaseLock, VoteSize
 
 
@@ -60,7 +60,7 @@ def test_a_view_reports_what_happened_and_where() -> None:
     assert kinds(room.changes("b"), ChangeKind.LOCK_GRANTED) == ["lock_granted 7 local"]
     assert kinds(room.changes("a"), ChangeKind.LOCK_GRANTED) == ["lock_granted 7 remote"]
     room.request("c", AcquireLock(7))
-    room.until(lambda: kinds(room.changes("a"), ChangeKind.LOCK_DENIED))
+    room.until(lambda: all(kinds(room.changes(n), ChangeKind.LOCK_DENIED) for n in "abc"))
     assert kinds(room.changes("c"), ChangeKind.LOCK_DENIED) == ["lock_denied 7 local"]
     room.request("b", ReleaseLock(7))
     room.until(lambda: kinds(room.changes("c"), ChangeKind.LOCK_RELEASED))
@@ -81,6 +81,45 @@ def test_a_completed_recovery_is_a_global_change() -> None:
     (recovered,) = [c for c in room.changes("a") if c.what is ChangeKind.RECOVERED]
     assert recovered.where is ChangeScope.GLOBAL
     assert [c.who[0].name for c in room.changes("b") if c.what is ChangeKind.FAILED] == ["c"]
+
+
+@pytest.mark.rule("RMP-8")
+def test_a_change_that_its_token_site_alone_has_ordered_is_shown_to_nobody() -> None:
+    room = together("a", "b", "c")
+    room.rest_at("c")
+    room.loses = lambda by, to, packet: "c" in (by, to)
+    room.request("c", AcquireLock(7), 5)
+    room.until(lambda: room.found("c", Fail))
+    assert [ack.timestamp for ack in room.acks() if ack.sender == room.key("c") and ack.named]
+    assert not room.views("c")
+    assert not room.found("c", Answer), "the others may grant it to another"
+    assert room.members("a") == room.members("b") == "ab"
+
+
+@pytest.mark.rule("RMP-8")
+def test_one_whose_removal_nobody_else_has_is_excluded_and_has_not_left() -> None:
+    room = together("a", "b", "c")
+    room.rest_at("c")
+    room.loses = lambda by, to, packet: "c" in (by, to)
+    room.obey("leave c")
+    room.until(lambda: room.views("a") and room.members("a") == "ab")
+    room.loses = None
+    room.until(lambda: room.found("c", Fail))
+    assert not room.found("c", Depart)
+
+
+@pytest.mark.rule("RMP-8")
+def test_one_whose_removal_the_others_keep_has_left_though_it_hears_no_ack() -> None:
+    room = together("a", "b", "c", "d", "e")
+    room.rest_at("e")
+    room.loses = lambda by, to, packet: to == "e" and isinstance(packet, AckFields)
+    room.obey("leave e")
+    room.until(lambda: any(ack.sender == room.key("e") and ack.named for ack in room.acks()))
+    room.pass_ms(1)
+    room.obey("crash c")
+    room.until(lambda: room.found("e", Depart))
+    assert not room.found("e", Fail)
+    assert room.of(PacketKind.COMMIT), "it learned of its removal from the new list"
 
 
 # -- locks ----------------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ def test_a_seed_that_once_failed_holds(nodes: int, seed: int) -> None:
         2501670,  # so did four, for one that had founded a ring before it read its welcome
         2501736,  # one that had left waited for ever for one that had left too
         2501802,  # the reform site had not heard of a vote for more, and went on with fewer
+        1003770,  # one that was paused left by an ACK that nobody got, and was not excluded
+        1006087,  # one that was paused showed a vote that nobody else ever had
+        1200397,  # the last that left departed before its last messages were delivered
         830151,  # false alarms of one that lacked the last ACK kept the others from showing it
     ],
 )
@@ -117,7 +120,7 @@ def test_within_a_part_that_goes_on_by_its_votes_there_is_one_order(
     link = LinkPlan("constant", 3000, 0, loss_ppm=50_000)
     weather = Weather(fault_us=2_000_000, link=link, parts=((0, 1, 2), (3, 4)))
     plan = Plan(
-        protocol="rmp", nodes=5, seed=6, messages=400, weather=weather, options={"minimum": 2}
+        protocol="rmp", nodes=5, seed=2, messages=400, weather=weather, options={"minimum": 2}
     )
     assert simulate(plan).violations == ()
     begin = Membership.begin_epoch

@@ -16,7 +16,6 @@ from unisono.trace.history import (
     ALIVE,
     CRASHED,
     DEPARTED,
-    STOPPED,
     VANISHED,
     History,
     IncarnationTrace,
@@ -329,7 +328,10 @@ def progress(history: History) -> Iterator[Finding]:
             if not spared and message not in trace.delivered:
                 yield Finding(trace.key, message, sender, "probe not delivered")
     ends = {trace.end for trace in traces}
-    left_alone = not {trace.cause for trace in traces if trace.inside} - {"", STOPPED}
+    forced = {
+        row.changes for trace in traces if trace.inside for row in trace.rows if row.kind == "leave"
+    }
+    left_alone = not forced - {None, (), ("stopped",)}
     last = {trace.node: trace for trace in sorted(traces, key=lambda trace: trace.incarnation)}
     killed = all(trace.end == CRASHED for trace in last.values())
     apart = any(

@@ -189,7 +189,7 @@ class Rmp:
                 self._send_blocks(out)
         if quick:
             self._repair.watch(out)
-            self._delivery.flush(out)
+            self._delivery.flush(self._state.decided, out)
         else:
             self._conclude(event, out)
         return out
@@ -415,16 +415,16 @@ class Rmp:
                 self._depart(out)
         if self._sources.too_large:
             state.stop(Fail("a message is larger than message_bytes_max allows here"))
-        self._delivery.flush(out)
+        self._delivery.flush(self._state.decided, out)
         if state.verdict is not None and not self._over:
-            if self._membership.removed_at is None:
-                self._end(state.verdict, out)
-            else:  # It has left: it only waited for the others.
+            if self._membership.has_left():  # It only waited for the others.
                 self._depart(out)
+            else:
+                self._end(state.verdict, out)
 
     def _depart(self, out: list[Effect]) -> None:
         self._delivery.congest(False)
-        self._delivery.flush(out)
+        self._delivery.flush(self._state.decided, out)
         self._end(Depart(), out)
 
     def _read_order(self, out: list[Effect]) -> None:

@@ -23,10 +23,15 @@ from unisono.parts.message_runs import MessageRun, MessageRuns
 class OrderedDelivery:
     """Gathers what follows from a step, and lets it go when the application can take it."""
 
+    # Deviates [RMP §2.1 views]: a view is shown once its slot cannot be lost any more, and what
+    # follows waits behind it. The paper's site shows a change that nobody else may ever hear of.
+
     def __init__(self) -> None:
         self._waiting: deque[
             MessageRun | View | Stabilize | FailStability | Capture | Answer | Reach
         ] = deque()
+        self._slots: deque[int] = deque()
+        """Of the views that wait, in their order."""
         self.congested = False
         self.joining = False
         """The application's state is on its way: nothing may come before it."""
@@ -65,11 +70,16 @@ class OrderedDelivery:
     def close(self) -> None:
         self.closed = True
 
-    def install(self, view: View) -> None:
+    def install(self, view: View, slot: int) -> None:
         if self.closed:
             return
         self.view = view.id
         self._waiting.append(view)
+        self._slots.append(slot)
+
+    def slots(self) -> tuple[int, ...]:
+        """Of the views that are not shown yet."""
+        return tuple(self._slots)
 
     def stabilize(self, messages: MessageRuns, holders: tuple[Member, ...]) -> None:
         if self.closed:
@@ -84,10 +94,11 @@ class OrderedDelivery:
         """An effect that has its place behind what is delivered so far."""
         self._waiting.append(effect)
 
-    def flush(self, out: list[Effect]) -> None:
+    def flush(self, decided: int, out: list[Effect]) -> None:
+        """`decided`: slots up to this one stay in the order."""
         if self.congested or self.joining:
             return
-        waiting = self._waiting
+        waiting, slots = self._waiting, self._slots
         while waiting:
             runs: list[MessageRun] = []
             while waiting and isinstance(found := waiting[0], MessageRun):
@@ -96,8 +107,11 @@ class OrderedDelivery:
             if runs:
                 out.append(Deliver(MessageRuns(runs)))
             if waiting:
+                if isinstance(waiting[0], View) and slots[0] > decided:
+                    return
                 other = waiting.popleft()
                 if isinstance(other, View):
+                    slots.popleft()
                     self.is_inside = True
                     out.append(Install(other))
                 elif not isinstance(other, MessageRun):

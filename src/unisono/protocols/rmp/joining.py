@@ -114,9 +114,8 @@ class Joiner:
         self._resilience.begin((state.key,), 0)
         self._enter(out)
         changes = changes_of(state.me, joined=(state.me,), founded=True)
-        self._delivery.install(
-            View((state.me,), state.view_id(0), (state.me,), seq=0, changes=changes)
-        )
+        view = View((state.me,), state.view_id(0), (state.me,), seq=0, changes=changes)
+        self._delivery.install(view, 0)
 
     def _enter(self, out: list[Effect]) -> None:
         self._outgoing.disarm(Timer.JOIN, out)
@@ -173,6 +172,7 @@ class Joiner:
         self._queue.start(snapshot.timestamp, ordered)
         self._resilience.begin(entries, 0)  # The others may lack what admitted us.
         self._resilience.add(state.key, snapshot.timestamp)
+        self._resilience.hold(snapshot.sponsor, snapshot.timestamp)
         self._delivery.start(snapshot.place, snapshot.with_state)
         for key, entry in entries.items():
             mark = marks.get(key, SourceMark(key, 0, 0))
@@ -192,7 +192,8 @@ class Joiner:
         if snapshot.with_state:
             self._receiver = StateReceiver()
             self._ask_state(self._receiver.ask(), out)
-        self._delivery.install(view)
+        state.show_change(snapshot.timestamp)
+        self._delivery.install(view, snapshot.timestamp)
 
     # -- state ------------------------------------------------------------------------------------
 

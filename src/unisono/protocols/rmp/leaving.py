@@ -56,5 +56,6 @@ class Leaving:
             return False
         if self._state.token_list and self._resilience.stable() < removed_at:
             return False
+        self._state.decide(removed_at)
         self._outgoing.send(PacketKind.GONE, Gone(self._state.key), out)
         return True

@@ -95,6 +95,7 @@ class Membership:
             self._resilience.remove(request.key, state.now_us)
             if request.key == state.key:
                 self.removed_at = timestamp
+                state.show_change(timestamp)
                 self._delivery.close()
                 return
         elif isinstance(request, RenewTrid) and not state.announce_trid(request.trid, timestamp):
@@ -116,16 +117,20 @@ class Membership:
     ) -> None:
         """[RMP-8] What happened, as a view at this place of the order."""
         state = self._state
-        self._delivery.install(
-            View(
-                state.group.members(),
-                state.view_id(timestamp),
-                joined,
-                left,
-                seq=self._delivery.place,
-                changes=tuple(each for change in changes for each in change.seen_by(state.me)),
-            )
+        state.show_change(timestamp)
+        view = View(
+            state.group.members(),
+            state.view_id(timestamp),
+            joined,
+            left,
+            seq=self._delivery.place,
+            changes=tuple(each for change in changes for each in change.seen_by(state.me)),
         )
+        self._delivery.install(view, timestamp)
+
+    def has_left(self) -> bool:
+        """Whether its removal is in the order for good: an ACK that nobody got removes nobody."""
+        return self.removed_at is not None and self.removed_at <= self._state.decided
 
     # -- requests of the application --------------------------------------------------------------
 

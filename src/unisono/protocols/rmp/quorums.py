@@ -47,6 +47,10 @@ class ViewQuorums(NamedTuple):
                 base = index
         return ViewQuorums(self.views[base:]) if base else self
 
+    def before(self, timestamp: int) -> ViewQuorums:
+        """Without the views that were made at this timestamp or later."""
+        return ViewQuorums(tuple(view for view in self.views if view.timestamp < timestamp))
+
     def merged(self, other: ViewQuorums) -> ViewQuorums:
         """What two members of one epoch know together: the later base, and every view after it."""
         base = max(self.views[0].timestamp, other.views[0].timestamp)

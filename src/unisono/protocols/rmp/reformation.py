@@ -300,7 +300,7 @@ class RingReformation:
         if self._state.key in attempt.proposal.members:
             self._install(attempt.proposal, out)
         else:
-            self._state.stop(Fail(EXCLUDED, Cause.EXCLUDED))
+            self.stop_excluded(ListDecided(attempt.proposal), out)
 
     def commit_first(self, event: object, out: list[Effect]) -> None:
         """It is decided, and we lack some of what it asks its members to hold."""
@@ -411,6 +411,8 @@ class RingReformation:
 
     def stop_excluded(self, event: ListDecided, out: list[Effect]) -> None:
         """[RMP-12] Without us, or from a point before what we have delivered."""
+        if event.new_list.primary:
+            self._state.decide(event.new_list.sync)
         if self._state.key in event.new_list.members:
             self._state.stop(Fail(VIOLATED, Cause.ATOMICITY_VIOLATED))
         else:

@@ -108,6 +108,19 @@ class Resilience(Generic[T]):
             if end >= timestamp > self._since.get(site, -1)
         )
 
+    def is_decided(self, timestamp: int, quorums: ViewQuorums, *also: int) -> bool:
+        """Whether no reformation can lose this slot: a quorum of the views before it holds it, or
+        was given what follows from it when it joined. `also`: sites that are known to hold it."""
+        earlier = quorums.before(timestamp)
+        if not earlier.views:
+            return True
+        sites = {site for site, end in self._passed.items() if end >= timestamp}
+        return earlier.has_majority(sites.union(also))
+
+    def hold(self, site: int, timestamp: int) -> None:
+        """A site has reported that it holds everything up to this slot."""
+        self._passed[site] = max(timestamp, self._passed.get(site, 0))
+
     def _could_hold(self, timestamp: int) -> frozenset[int]:
         return frozenset(site for site in self._passed if timestamp > self._since.get(site, -1))
 

@@ -43,9 +43,22 @@ class StableSlots:
         if stable := resilience.stable():
             self._sources.forget_lost()
         state.settle(stable)
+        if state.changed > state.decided:
+            self._decide()
         if state.renewals:
             state.renew(resilience.known())
         for source, _, last in self._queue.forget(resilience.needed()):
             self._sources.forget(source, last)
             if source == state.key:
                 self._send_queue.stable(last)
+
+    def _decide(self) -> None:
+        """Which of the changes that are not shown yet cannot be lost any more."""
+        state, resilience = self._state, self._resilience
+        itself = (
+            () if state.frozen else (state.key,)
+        )  # It has told what it holds; this may be more.
+        for slot in (*self._delivery.slots(), state.changed):
+            if not resilience.is_decided(slot, state.quorums, *itself):
+                return
+            state.decide(slot)

@@ -64,6 +64,12 @@ class TokenRing:
         """A reformation is under way: nothing more is ordered in this epoch."""
         self.first_holder = 0
         """Who has the token before the first ACK of the epoch."""
+        self.changed = 0
+        """The slot of the last change of the group that applications see."""
+        self.stable = 0
+        """Every member is known to hold every slot up to this one."""
+        self.decided = 0
+        """Slots up to this one stay in the order: no reformation can lose them."""
         self.verdict: Fail | None = None
         self.leaving = False
 
@@ -125,8 +131,17 @@ class TokenRing:
         while self.renewals and self.renewals[0][0] <= timestamp:
             self.trid, self.renewals = self.renewals[0][1], self.renewals[1:]
 
+    def show_change(self, timestamp: int) -> None:
+        """Applications see what was changed there."""
+        self.changed = timestamp
+
+    def decide(self, timestamp: int) -> None:
+        """A quorum holds every slot up to this one."""
+        self.decided = max(self.decided, timestamp)
+
     def settle(self, timestamp: int) -> None:
         """Every member holds all slots up to this one."""
+        self.stable = timestamp
         self.quorums = self.quorums.settled(timestamp)
 
     def freeze(self) -> None:
@@ -140,6 +155,7 @@ class TokenRing:
         quorums = ViewQuorums.of(base, group.entries.keys())
         primary = self.primary and new_list.primary
         self.enter(new_list.trid, new_list.epoch, group, quorums, primary)
+        self.decide(base)
         self.frozen = False
 
     def stop(self, fail: Fail) -> None:

@@ -71,11 +71,17 @@ class TokenRotation:
     def is_awaited(self, event: object) -> bool:
         """Somebody waits for what our ACK proves, and nothing was ordered lately that another such
         message might follow: in a busy group the ACK names what comes next."""
-        if self._state.frozen or not self._state.trid or not self._resilience.waits():
+        state, queue, resilience = self._state, self._queue, self._resilience
+        if state.frozen or not state.trid or not (resilience.waits() or self._is_change_open()):
             return False
-        queue, resilience = self._queue, self._resilience
-        proved = resilience.has_proved(self._state.key, queue.named)
+        proved = resilience.has_proved(state.key, queue.named)
         return not proved and resilience.known() >= queue.named_before
+
+    def _is_change_open(self) -> bool:
+        """Whether too few are known to hold the last change: somebody may not show it yet."""
+        state = self._state
+        unstable = state.changed > state.stable
+        return unstable and not self._resilience.is_decided(state.changed, state.quorums)
 
     def was_accepted(self, event: object) -> bool:
         """By the next site's own ACK, or by its word."""
