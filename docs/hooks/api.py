@@ -17,6 +17,8 @@ MODULES: Final = {
     "unisono": "The group: join it, send to it, read its stream.",
     "unisono.sync": "The group [for threads](PATTERNS.md#threads).",
     "unisono.services.sharing": "[Shared objects](SERVICES.md).",
+    "unisono.sync.sharing": "Shared objects [for threads](SERVICES.md#from-threads).",
+    "unisono.sync.direct": "Messages to one member [for threads](SERVICES.md#from-threads).",
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
     "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.services.direct": "[Messages to one member](SERVICES.md#to-one-member).",
@@ -41,6 +43,8 @@ WITH_METHODS: Final = (
     *(
         "unisono",
         "unisono.sync",
+        "unisono.sync.sharing",
+        "unisono.sync.direct",
         "unisono.services.sharing",
         "unisono.services.actions",
         "unisono.services.rpc",

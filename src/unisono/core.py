@@ -298,6 +298,9 @@ class Answer:
 class Depart:
     """The member has left cleanly; the core is finished."""
 
+    view: str = ""
+    """That of those that went on without it, where it agreed to one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fail:

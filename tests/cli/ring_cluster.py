@@ -1,5 +1,4 @@
-"""A ring in network namespaces: faults, checks of its traces, and which
-exclusions no fault explains."""
+"""A ring in network namespaces: faults, and checks of its traces."""
 
 from __future__ import annotations
 
@@ -20,10 +19,8 @@ from tests.cli.running import unisono
 from tests.harness import Cat
 from tests.waiting import LIMIT_S, until
 from unisono.laws import judge
-from unisono.parts.detector import MOST_TIMES
 from unisono.protocols.ring import SPEC
-from unisono.protocols.ring.parameters import DEFAULTS
-from unisono.trace.history import ALIVE, EXCLUDED, History, histories_of, message_of
+from unisono.trace.history import ALIVE, History, histories_of, message_of
 from unisono.trace.reading import read_trace
 from unisono.trace.record import Row
 
@@ -43,8 +40,6 @@ TICK_S = 0.05
 QUIET_S = 1.0
 """Traces are written four times a second."""
 FLAP_S = 0.4
-BOUND_S = MOST_TIMES * DEFAULTS["detect_us"] / 1e6 + 1
-"""A silence is noticed within this, and a ring formed without the silent member."""
 
 
 class Fault(NamedTuple):
@@ -66,10 +61,8 @@ class Fault(NamedTuple):
         flapped = self.kind == "flap" and int((at_s - self.at_s) / FLAP_S) % 2 == 0
         return apart and (flapped or self.kind == "cut")
 
-    def parts(self, one: str, other: str, since_s: float, to_s: float) -> bool:
-        """Whether it ever separated these two in that time."""
-        if self.at_s > to_s or self.until_s < since_s:
-            return False
+    def parts(self, one: str, other: str) -> bool:
+        """Whether it separates these two while it lasts; a link that flaps is separated."""
         if self.kind == "one_way":
             return {one, other} == set(self.names)
         return self.kind in ("cut", "flap") and (one in self.names) != (other in self.names)
@@ -309,79 +302,3 @@ def assert_one_majority(history: History, count: int) -> int:
     places = [row.seq or 0 for row in in_row]
     assert places == sorted(places), "a later ring never goes back"
     return len(views)
-
-
-# -- exclusions -----------------------------------------------------------------------------------
-
-
-class Exclusion(NamedTuple):
-    """Others went on without a life that had not ended."""
-
-    name: str
-    at_s: float
-
-
-def exclusions(history: History, began_s: float, faults: Sequence[Fault]) -> list[Exclusion]:
-    """The exclusions, each with the time of the first view of another without it. All clocks of one
-    machine are one."""
-    found: dict[str, float] = {}
-    for life in history.lives.values():
-        for before, after in itertools.pairwise(life.views):
-            for gone in set(before.members or ()) - set(after.members or ()):
-                at_s = after.t_us / 1e6 - began_s
-                found[gone] = min(at_s, found.get(gone, at_s))
-        if life.cause == EXCLUDED and life.rows[-1].t_us / 1e6 - began_s < found.get(life.key, 1e9):
-            found[life.key] = life.rows[-1].t_us / 1e6 - began_s
-    return sorted(
-        Exclusion(key.partition("#")[0], at_s)
-        for key, at_s in found.items()
-        if at_s > 0 and not _had_ended(history, key, at_s, began_s, faults)
-    )
-
-
-def _had_ended(
-    history: History, key: str, at_s: float, began_s: float, faults: Sequence[Fault]
-) -> bool:
-    """It was killed, or stopped for another reason, before."""
-    life = history.lives.get(key)
-    if life is None:
-        return True  # It was killed before anything of it was written.
-    first_s, last_s = (row.t_us / 1e6 - began_s for row in (life.rows[0], life.rows[-1]))
-    killed = any(
-        fault.kind in ("kill", "full")
-        and life.node in fault.names
-        and first_s <= fault.at_s <= at_s
-        for fault in faults
-    )
-    return killed or (life.rows[-1].kind == "leave" and life.cause != EXCLUDED and last_s <= at_s)
-
-
-def is_forced(exclusion: Exclusion, faults: Sequence[Fault], names: Sequence[str]) -> bool:
-    """Within the bound before it, a fault of the member itself, or a majority that received each
-    other, and not the member, both ways."""
-    name, to_s = exclusion
-    since_s = to_s - BOUND_S
-    near = [each for each in faults if each.at_s <= to_s and each.until_s >= since_s]
-    away = ("kill", "pause", "full")
-    down = {each for fault in near if fault.kind in away for each in fault.names}
-    if name in down:
-        return True
-    up = [each for each in names if each not in down]
-    apart = {
-        frozenset(pair)
-        for pair in itertools.combinations(up, 2)
-        if any(fault.parts(*pair, since_s, to_s) for fault in near)
-    }
-    least = len(names) // 2 + 1
-    cliques = [
-        part
-        for size in range(least, len(up) + 1)
-        for part in itertools.combinations(up, size)
-        if not any(frozenset(pair) in apart for pair in itertools.combinations(part, 2))
-    ]
-    if not cliques:
-        return True  # None could continue as it was: the first member then began again.
-    return any(
-        name not in part and any(frozenset((name, other)) in apart for other in part)
-        for part in cliques
-    )

@@ -26,6 +26,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.forced_exclusions import exclusions, is_forced
 from tests.cli.namespaces import do
 from tests.cli.ring_cluster import (
     NAMES,
@@ -36,8 +37,6 @@ from tests.cli.ring_cluster import (
     assert_nothing_is_missing,
     assert_one_majority,
     cluster,
-    exclusions,
-    is_forced,
     read,
 )
 from tests.cli.test_ring_namespaces import SEED

@@ -12,13 +12,11 @@ import pytest
 
 from tests.cli.ring_cluster import (
     NAMES,
-    Exclusion,
     Fault,
     assert_all_laws,
     assert_nothing_is_missing,
     assert_one_majority,
     cluster,
-    is_forced,
     read,
 )
 from tests.ring.soaking import soak
@@ -69,32 +67,3 @@ def test_a_ring_of_three_outlives_faults(tmp_path: Path) -> None:
 @pytest.mark.timeout(0)
 def test_a_ring_of_seven_outlives_two_minutes_of_faults(tmp_path: Path) -> None:
     check(NAMES, 10, 120, tmp_path)
-
-
-# -- which exclusions are forced -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fault", "forced", "unforced"),
-    [
-        (Fault(10, 12, "pause", ("b",)), "b", "acdefg"),
-        (Fault(10, 12, "kill", ("b",)), "b", "acdefg"),
-        (Fault(10, 12, "cut", ("a", "b")), "ab", "cdefg"),
-        (Fault(10, 12, "cut", ("a", "b", "c", "d")), "efg", "abcd"),
-        (Fault(10, 12, "flap", ("g",)), "g", "abcdef"),
-        (Fault(10, 12, "one_way", ("a", "b")), "ab", "cdefg"),
-    ],
-)
-def test_an_exclusion_is_forced_by_a_fault_of_that_member_alone(
-    fault: Fault, forced: str, unforced: str
-) -> None:
-    for name in NAMES:
-        assert is_forced(Exclusion(name, 11.0), [fault], NAMES) == (name in forced)
-        assert not is_forced(Exclusion(name, 9.0), [fault], NAMES), "it was before"
-        assert not is_forced(Exclusion(name, 30.0), [fault], NAMES), "it was long after"
-    assert set(forced) | set(unforced) == set(NAMES)
-
-
-def test_the_exclusion_of_a_blocked_remainder_is_forced() -> None:
-    cuts = [Fault(10, 12, "cut", ("a", "b", "c")), Fault(10, 12, "pause", ("g",))]
-    assert all(is_forced(Exclusion(name, 11.0), cuts, NAMES) for name in NAMES)

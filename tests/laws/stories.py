@@ -590,6 +590,23 @@ DOCTORED: list[Doctored] = [
         c#2: join 1 | view 1 c#2 founded joined c#2 | crash
         e: join 1 | view 3 b c#2 e joined b c#2 e | view 4 b e
     """),
+    _doctored("one_primary", "one left with a view to which the others never agreed", """
+        a: join 2 | view 1 a b c founded | left view 2
+        b: join 2 | view 1 a b c founded
+        c: join 2 | view 1 a b c founded
+        d: join 2 | view 2 d
+    """),
+    _doctored("one_primary", "one of two left with a view, and the other is there in the end", """
+        a: join 1 | view 1 a b founded | left view 2
+        b: join 1 | view 1 a b founded
+        c: join 1 | view 2 c
+    """),
+    _doctored("one_primary", "one left with a view, and the others with another", """
+        a: join 1 | view 1 a b c founded | left view 2
+        b: join 1 | view 1 a b c founded | view 3 b c left a | left
+        c: join 1 | view 1 a b c founded | view 3 b c left a | left
+        d: join 1 | view 2 d
+    """),
     _doctored("one_founding", "founded anew while one that remembers is there", """
         a: join 2 | view 1 a b c founded | send | a:1@1 | stop began anew
         b: join 2 | view 1 a b c founded | a:1@1 | crash
@@ -1099,6 +1116,18 @@ SOUND: list[Sound] = [
         a: view 1 a b c founded | view 2 a b c also size_changed:3:a | view 3 a b also left:c
         b: view 1 a b c founded | view 2 a b c also size_changed:3:a | view 3 a b also left:c
         c: view 1 a b c founded | view 2 a b c also size_changed:3:a | left
+    """),
+    _sound("all leave with the view of a newcomer", """
+        a: join 1 | view 1 a b c founded | view 2 a b left c | left view 3
+        b: join 1 | view 1 a b c founded | view 2 a b left c | left view 3
+        c: join 1 | view 1 a b c founded | crash
+        d: join 1 | view 3 d joined d
+    """),
+    _sound("most leave with the view of a newcomer, and one of them crashes before it can", """
+        a: join 1 | view 1 a b c founded | left view 2
+        b: join 1 | view 1 a b c founded | crash
+        c: join 1 | view 1 a b c founded | stop by view 2
+        d: join 1 | view 2 d joined d
     """),
     _sound("one goes on from a founding that only others were told of", """
         a: join 2 | view 1 a b c at 0 founded | crash

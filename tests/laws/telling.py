@@ -16,7 +16,7 @@ A line is (more of) one life, in its order; what happens is set apart by bars:
     MEMBER:N[@SEQ][!] [SERVICE]         it delivers that message, at that place; `!` changed
     join [N]                            views have N members at least
     crash [now]                         later, or in the step of what was before
-    left | stop REASON… | restart | stuck        a stop is an exclusion
+    left [view ID] | stop REASON… | restart | stuck      a stop is an exclusion
 
 `a` is the life `a#1`; the next one is written `a#2`. A message is delivered with the service that
 it was sent with, and with the story's when nobody sent it.
@@ -125,7 +125,7 @@ class Teller:
         elif verb == "wait":
             self.waited[life] = self.waited.get(life, 0) + int(rest[0])
         elif verb == "left":
-            self._row(life, "leave", detail=LEFT)
+            self._row(life, "leave", detail=LEFT, changes=(" ".join(rest),) if rest else None)
         elif verb == "stop":
             reason, _, by = " ".join(rest).partition("by view ")
             view, _, founding = by.partition(" founded ")

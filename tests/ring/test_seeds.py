@@ -255,3 +255,8 @@ def test_one_that_returns_to_its_ring_still_knows_why_that_was_stopped() -> None
     """Two led at once; one gave up, and who had promised it the next ring went back to the old one
     and denied the other's invitation, again and again."""
     assert run(Plan(protocol="ring", nodes=5, seed=1_004_652, messages=60)).violations == ()
+
+
+def test_no_law_blames_a_newcomer_that_goes_on_alone_where_all_others_left() -> None:
+    """Nobody is in both views: those that left agreed to the newcomer's."""
+    assert run(Plan(protocol="ring", nodes=3, seed=1_004_450, messages=60)).violations == ()

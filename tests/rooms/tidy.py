@@ -90,7 +90,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
         """unisono client group config net protocols parts requests core spec fields layout wire
         model errors""".split()
     ),
-    "sync": frozenset("client group config net requests core spec model errors".split()),
+    "sync": frozenset("client group config net requests core spec model errors services".split()),
     "programs": frozenset(
         """unisono sim draw laws trace group config net replay_history requests spec core model
         errors""".split()

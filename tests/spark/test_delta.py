@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from tests.laws.stories import story, write_trace
 from unisono.errors import Misuse, UnisonoError
 from unisono.spark import delta
-from unisono.spark.delta import JOINT, DeltaTables
-from unisono.spark.layout import ROWS, RUNS, SUMMARY, TABLES, run_of
+from unisono.spark.delta import ALL_RUNS, DeltaTables
+from unisono.spark.layout import JOINT, ROWS, RUNS, TABLES, run_of
 from unisono.spark.pipeline import run_pipeline
 from unisono.trace.files import safe_name
 
@@ -45,7 +45,7 @@ def parquet_rows(top: Path, name: str) -> list[str]:
     parts = []
     for path in sorted((top / name).glob("**/*.parquet")):
         table = pq.ParquetFile(path).read()
-        if name != SUMMARY:
+        if name not in JOINT:
             run = run_of(path.parent.name)
             table = table.add_column(0, "run", pa.repeat(pa.scalar(run), table.num_rows))
         parts += said(table)
@@ -91,11 +91,11 @@ def test_delta_tables_hold_what_the_parquet_tables_hold(
 
     # Without Delta, the large tables are written as well.
     assert len(do(spark, tmp_path).processed) == 3
-    for name in (*TABLES, SUMMARY):
+    for name in (*TABLES, *JOINT):
         assert rows_of(out, name) == parquet_rows(out, name), name
 
     # Every tool reads every table.
-    for name in (*TABLES, SUMMARY):
+    for name in (*TABLES, *JOINT):
         table = DeltaTable(out / "delta" / name)
         count = table.to_pyarrow_table().num_rows
         files = table.to_pyarrow_dataset()
@@ -121,7 +121,7 @@ def test_another_place_and_its_errors(spark: Any, tmp_path: Path) -> None:
     for name in TABLES:
         table = lake.table(name)
         assert table is not None
-        assert set(table.to_pyarrow_table().column("run").to_pylist()) <= {"one", JOINT}, name
+        assert set(table.to_pyarrow_table().column("run").to_pylist()) <= {"one", ALL_RUNS}, name
     with pytest.raises(UnisonoError, match=r"noscheme://x/.*: Unknown scheme"):
         do(spark, tmp_path, delta="noscheme://x")
 

@@ -54,6 +54,15 @@ def check(out: Path, kind: str) -> set[str]:
     return set(dict(listed))
 
 
+def started(command: list[str], out: Path) -> subprocess.Popen[bytes]:
+    """A pipeline, when it has a scratch directory: before, Spark starts, and nothing is at risk."""
+    left = set(out.glob(".pipeline-*"))
+    going = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    while going.poll() is None and not set(out.glob(".pipeline-*")) - left:
+        time.sleep(0.01)
+    return going
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_whatever_is_listed_is_complete(tmp_path: Path, kind: str) -> None:
@@ -62,18 +71,23 @@ def test_whatever_is_listed_is_complete(tmp_path: Path, kind: str) -> None:
         run(Plan(protocol="ring", nodes=3, seed=seed, messages=30, trace=tmp_path / "traces"))
     command = [sys.executable, "-m", "unisono", "pipeline", str(tmp_path / "traces")]
     command += ["--out", str(out), "--format", kind, "--master", "local[1]"]
-    begun = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
-    whole_s = time.monotonic() - begun
+    whole, begun = started(command, out), time.monotonic()
+    assert whole.wait() == 0
+    work_s = time.monotonic() - begun
     assert len(check(out, kind)) == SEEDS
+    amid = 0
     for _ in range(KILLS):
         for path in (tmp_path / "traces").glob("run=*/a-*.parquet"):
             os.utime(path)  # has changed
-        going = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        time.sleep(whole_s * dice.uniform(0.5, 1.0))
-        os.killpg(going.pid, signal.SIGKILL)
+        going = started(command, out)
+        time.sleep(work_s * dice.uniform(0.0, 1.0))
+        if going.poll() is None:
+            amid += 1
+            os.killpg(going.pid, signal.SIGKILL)
         going.wait()
         print(len(check(out, kind)), "of", SEEDS, "runs after the kill", flush=True)
+    print(f"{kind}: {KILLS} kills, {amid} of them amid the work, which takes {work_s:.1f} s")
+    assert amid
     subprocess.run(command, check=True, capture_output=True)
     assert len(check(out, kind)) == SEEDS
     assert not list(out.glob(".pipeline-*"))

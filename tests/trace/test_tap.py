@@ -132,7 +132,7 @@ def test_a_life_in_rows() -> None:
     core.answer = [Stabilize([Message(A, b"one", 1, service=Resilient(3))])]
     tap.send_detail = PROBE
     tap.step(4, Multicast([b"three"], Resilient(Resilient.MAJORITY)))
-    core.answer = [Depart()]
+    core.answer = [Depart("v2")]
     tap.step(5, Expired(Timer.ACK))
     rows = sink.rows
     assert [row.step for row in rows] == list(range(len(rows)))
@@ -159,7 +159,7 @@ def test_a_life_in_rows() -> None:
     assert (hi.service, hi.size, hi.digest) == ("safe", 2, digest_of(b"hi"))
     assert (three.number, three.service, three.detail) == (3, "resilient(majority)", PROBE)
     assert (stable.number, stable.service) == (1, "resilient(3)")
-    assert leave.detail == LEFT
+    assert (leave.detail, leave.changes) == (LEFT, ("view v2",))
 
 
 def test_a_stop_has_its_reason_and_the_world_its_notes() -> None:

@@ -10,7 +10,7 @@ from unisono.parts.identity import key_of
 from unisono.protocols.transis import flush
 from unisono.protocols.transis.histories import outdated, state_source
 from unisono.protocols.transis.packets import Agree
-from unisono.sim.plan import Plan
+from unisono.sim.plan import FaultEvent, Plan, Weather
 from unisono.sim.run import Outcome, run
 
 LAWS = ("one_primary", "one_component", "total_order", "virtual_synchrony", "agreement")
@@ -43,6 +43,29 @@ def test_components_that_keep_their_histories_are_caught(monkeypatch: pytest.Mon
         assert history is not None
         found |= {each.law for each in judge(history, LAWS).violations}
     assert "one_primary" in found
+
+
+@pytest.mark.parametrize("one_history", [0, 1], ids=["queued", "withheld"])
+def test_one_that_leaves_outside_of_the_primary_component_ends_as_excluded(
+    one_history: int,
+) -> None:
+    """It cannot send what it has queued, nor know whether what it withholds is in the history."""
+    cut = FaultEvent("split", 1_000_000, 4_000_000, (0,), (1, 2))
+    leave = FaultEvent("leave", 4_000_000, 100_000, (0,))
+    weather = Weather(
+        fault_us=6_000_000,
+        schedule=(cut, leave),
+        burst_max=40,
+        large_ppm=1_000_000,
+        large_packets=60,
+    )
+    options = {"sites": 3, "one_history": one_history, "vertex_packets": 1}
+    plan = Plan(protocol="transis", nodes=3, seed=1, messages=120, weather=weather, options=options)
+    outcome = run(plan)
+    assert not outcome.violations
+    assert outcome.history is not None
+    first = outcome.history.lives["a#1"]
+    assert [row.detail for row in first.rows if row.kind == "leave"] == [flush.LEFT_APART]
 
 
 def report(name: str, former: int, history: int, is_new: bool = False) -> Agree:

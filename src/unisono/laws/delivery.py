@@ -16,6 +16,7 @@ from unisono.trace.history import (
     ALIVE,
     CRASHED,
     DEPARTED,
+    STOPPED,
     VANISHED,
     History,
     IncarnationTrace,
@@ -328,10 +329,7 @@ def progress(history: History) -> Iterator[Finding]:
             if not spared and message not in trace.delivered:
                 yield Finding(trace.key, message, sender, "probe not delivered")
     ends = {trace.end for trace in traces}
-    forced = {
-        row.changes for trace in traces if trace.inside for row in trace.rows if row.kind == "leave"
-    }
-    left_alone = not forced - {None, (), ("stopped",)}
+    left_alone = not {trace.cause for trace in traces if trace.inside} - {"", STOPPED}
     last = {trace.node: trace for trace in sorted(traces, key=lambda trace: trace.incarnation)}
     killed = all(trace.end == CRASHED for trace in last.values())
     apart = any(

@@ -64,8 +64,10 @@ def one_primary(history: History) -> Iterator[Finding]:
 
     The views of a node are those of its lives, in their order (see `in_order`). One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
-    a life whose `leave` row says that the other excluded it, and some life is a member of both; or
-    when it is the last of a life that crashed or stopped, and the other, which that life did not
+    a life whose `leave` row says that the other excluded it, or that it left with the other, and
+    some life is a member of both; or when it is the last of a life that left with the other, and
+    more than half of its members left with the other, crashed, stopped, vanished or told nothing;
+    or when it is the last of a life that crashed or stopped, and the other, which that life did not
     install, is the first of a node, and lists that life but not among those that joined: to one
     whose first view it is all did, and this counts unless that life's last view is its founding.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
@@ -108,12 +110,14 @@ def begun(history: History) -> Iterator[Finding]:
     with the change `founded` or `parted`: else `view V, and no founding`, of the smallest of them
     and its first view. Not asked where they may go on from a founding out of sight: one of them has
     a `restart` row, or vanished; a node of them was inside as another life; a member of a view of
-    theirs is not among them. Asked only where one of them has a number in its `join` row.
+    theirs is not among them; another's `leave` row says that it left with a view of theirs. Asked
+    only where one of them has a number in its `join` row.
     """
     group = components(history)
     told = beginnings(history, group, FOUNDED) | beginnings(history, group, PARTED)
     inside = [trace for trace in history.lives.values() if trace.inside]
     times = Counter(trace.node for trace in inside)
+    taken_over = {trace.left_with for trace in inside}
     together: dict[str, list[IncarnationTrace]] = {}
     for trace in inside:
         together.setdefault(group[trace.key], []).append(trace)
@@ -123,6 +127,7 @@ def begun(history: History) -> Iterator[Finding]:
             trace.end == VANISHED
             or times[trace.node] > 1
             or not trace.known <= keys
+            or not taken_over.isdisjoint(row.view for row in trace.views)
             or any(row.kind == "restart" for row in trace.rows)
             for trace in traces
         )

@@ -209,11 +209,22 @@ def _joined_by_view(history: History) -> dict[str, set[str]]:
     return found
 
 
+def _agreed(history: History, view: Row, after: str) -> bool:
+    """Whether most members of the view left with the one after, or may have agreed to it before
+    they crashed or stopped. Those that are there in the end, or left without, did not."""
+    members = set(view.members or ())
+    lives = [history.lives.get(key) for key in members]
+    agreed = [life is None or life.left_with == after or not life.correct for life in lives]
+    return 2 * sum(agreed) > len(members)
+
+
 class Succession:
     """The views of a node are in the order of its lives (see `in_order`) and their steps. One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
-    a life that says the other excluded it, and a life is a member of both: that one may have gone
-    on without showing it; or when it is the last of a life that did not go on to the end, and the
+    a life that says the other excluded it, or that it left with the other, and a life is a member
+    of both: that one may have gone on without showing it; or when it is the last of a life that
+    left with the other, and most of its members did, or may have agreed to the other before they
+    crashed or stopped; or when it is the last of a life that did not go on to the end, and the
     other is the first of a node whose members list that life: it went on there without showing
     it."""
 
@@ -260,7 +271,7 @@ class Succession:
                     self.leads.setdefault(chain[-1], set()).add(row.view)
                 if not chain or chain[-1] != row.view:
                     chain.append(row.view)
-        self._add_exclusions(history)
+        self._add_told(history)
         self._add_unshown(history)
 
     def _keep_what_leads_on(self, history: History) -> None:
@@ -281,14 +292,14 @@ class Succession:
         installed = self._installers[after] & self._members[before]
         return after in self._kept or 2 * len(installed) > len(self._members[before])
 
-    def _add_exclusions(self, history: History) -> None:
+    def _add_told(self, history: History) -> None:
+        """What led to what, by the `leave` rows."""
         for trace in history.lives.values():
-            excluder, views = trace.excluded_by, trace.views
-            if excluder in self.installed and views and excluder not in {r.view for r in views}:
-                installer = history.lives[self.installed[excluder]]
-                members = next(row.members for row in installer.views if row.view == excluder)
-                if not set(members or ()).isdisjoint(views[-1].members or ()):
-                    self.leads.setdefault(views[-1].view, set()).add(excluder)
+            after, views = trace.excluded_by or trace.left_with, trace.views
+            if after in self.installed and views and after not in {row.view for row in views}:
+                have_both = self._members[after].intersection(views[-1].members or ())
+                if have_both or (trace.left_with and _agreed(history, views[-1], after)):
+                    self.leads.setdefault(views[-1].view, set()).add(after)
 
     def _add_unshown(self, history: History) -> None:
         told = _joined_by_view(history)

@@ -52,6 +52,8 @@ class Recovery:
         self._waived = False
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
+        self._under_way: dict[Member, int] = {}
+        """By member, the last message that it sent beside the probes and has not delivered."""
 
     def begin(self) -> None:
         """The faults are over. Whether a part must go on depends on its members, and on whether
@@ -199,7 +201,22 @@ class Recovery:
         if left > 1:
             self._probe(process, left - 1)
 
+    def sends(self, process: SimProcess, number: int) -> None:
+        """A message that is no probe, and may take many packets."""
+        if self.settled:
+            self._under_way[process.me] = number
+
+    def is_under_way(self) -> bool:
+        """Whether a member still waits for a message of its own."""
+        processes = [node.process for node in self.awaited()]
+        return any(process is not None and process.me in self._under_way for process in processes)
+
     def delivered(self, process: SimProcess, messages: Sequence[Message]) -> None:
+        last = self._under_way.get(process.me)
+        if last is not None and any(
+            message.sender == process.me and (message.number or 0) >= last for message in messages
+        ):
+            del self._under_way[process.me]
         mine = self._awaited.get(process.node.name)
         if mine:
             for message in messages:

@@ -43,6 +43,9 @@ LINGER_US: Final = 100_000
 """The run goes on this long after the last probe and the last burst, so that a late duplicate is
 seen."""
 
+LINGERS_MAX: Final = 20
+"""So often a run goes on for a large message that its sender has not delivered."""
+
 DATAGRAMS_MAX: Final = 4096
 """Packets that are remembered, to recognise one that is sent again."""
 
@@ -118,6 +121,7 @@ class World:
         """By node, its bursts that wait for credit or a view."""
         self._busy_us = 0
         """When a burst was last sent, or delivered."""
+        self._lingered = 0
         self._orders: dict[tuple[str, int], int] = {}
         """By part that went on by itself and set of messages, their sequence (see `Memory`)."""
         self._sinks: list[Sink] = []
@@ -231,6 +235,9 @@ class World:
         plan brings an application, once all were idle for a while."""
         if self.plan.application is None:
             if any(self._held_back[node.index] for node in self.recovery.awaited()):
+                self._busy_us = self.now_us
+            if self.recovery.is_under_way() and self._lingered < LINGERS_MAX:
+                self._lingered += 1
                 self._busy_us = self.now_us
             end_us = self._busy_us + LINGER_US
             self._stopped = self.now_us >= end_us
@@ -359,6 +366,7 @@ class World:
             if fit:
                 first = process.sent_count + 1
                 self._busy_us = self.now_us
+                self.recovery.sends(process, first + fit - 1)
                 process.multicast(
                     [payload_of(process.me, first + k, sizes[k]) for k in range(fit)], service
                 )

@@ -73,10 +73,9 @@ def _since(at_us: int | None, us: int | None) -> int | None:
     return None if at_us is None or us is None else max(us - at_us, 0)
 
 
-def stabilities_of(data: HistoryColumns) -> Rows:
-    """How many messages took so long, at a member, from their delivery to the report that they are
-    as resilient as requested: by service, in the classes of `latency_rows`."""
-    found: Counter[tuple[str | None, int]] = Counter()
+def stable_times(data: HistoryColumns) -> Iterator[tuple[int, int, str, int]]:
+    """Of each report that a message is as resilient as requested: the index of the member, the slot
+    of the message, its service, and the time since the member delivered it."""
     at = data.member_index()
     for row in data.history.rows:
         source = data.codes.source(sender_of(row)) if row.kind == "stable" else -1
@@ -87,8 +86,14 @@ def stabilities_of(data: HistoryColumns) -> Rows:
         events, first = data.members[index].events, int(data.delivered[index][slot])
         if first >= 0:
             delivered_us = int(events.t_us[np.searchsorted(events.pos, first)])
-            found[row.service, class_of(max(row.t_us - delivered_us, 0))] += 1
-    for (service, us), messages in sorted(found.items(), key=str):
+            yield index, slot, row.service or "", max(row.t_us - delivered_us, 0)
+
+
+def stabilities_of(data: HistoryColumns) -> Rows:
+    """How many messages took so long, at a member, from their delivery to the report that they are
+    as resilient as requested: by service, in the classes of `latency_rows`."""
+    found = Counter((service, class_of(us)) for _, _, service, us in stable_times(data))
+    for (service, us), messages in sorted(found.items()):
         yield {
             "protocol": data.history.protocol,
             "service": service,

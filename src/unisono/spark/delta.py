@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unisono.errors import Misuse, UnisonoError
-from unisono.spark.layout import CURVES, NO_RUN, RUNS, SUMMARY, TABLES, run_folder, run_of
+from unisono.spark.layout import CURVES, JOINT, NO_RUN, RUNS, TABLES, run_folder, run_of
 from unisono.spark.partitioned import nullable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ NEEDED: Final = "--format delta needs the package deltalake: pip install 'unison
 FILES_MAX: Final = 64
 """A table of more files is compacted."""
 BATCH_ROWS: Final = 65_536
-JOINT: Final = "(all)"
+ALL_RUNS: Final = "(all)"
 
 
 class DeltaTables:
@@ -80,8 +80,9 @@ class DeltaTables:
     def publish_joint(self, layout: ResultLayout) -> None:
         """Replace the summary and the joint curves by what is staged."""
         for name in CURVES:
-            self._commit(name, _Staged(layout.staged(name), {NO_RUN: None}), [JOINT])
-        self._commit(SUMMARY, _Staged(layout.staged(SUMMARY), {"": None}), None)
+            self._commit(name, _Staged(layout.staged(name), {NO_RUN: None}), [ALL_RUNS])
+        for name in JOINT:
+            self._commit(name, _Staged(layout.staged(name), {"": None}), None)
 
     def drop(self, runs: Sequence[str]) -> None:
         for name in (RUNS, *TABLES):
@@ -150,7 +151,7 @@ class _Staged:
     def _with_keys(self, batch: pa.RecordBatch, folder: str, day: date | None) -> pa.RecordBatch:
         columns = batch.columns
         if self._keyed:
-            run = JOINT if folder == NO_RUN else run_of(folder)
+            run = ALL_RUNS if folder == NO_RUN else run_of(folder)
             keys = (pa.scalar(run), pa.scalar(day or date(1970, 1, 1), pa.date32()))
             first, last = (pa.repeat(key, batch.num_rows) for key in keys)
             columns = [first, *columns, last]

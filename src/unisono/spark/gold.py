@@ -92,14 +92,48 @@ def rate_curves(read: Read) -> Rows:
                 yield {**row, "deliveries": deliveries, **about}
 
 
+def latency_parts(read: Read) -> list[dict[str, Any]]:
+    """The parts of the latency of all runs, by protocol and service."""
+    by, parts = ("protocol", "service"), ("token_us", "order_us", "spread_us", "stable_us")
+
+    def summed(rows: pa.Table) -> pa.Table:
+        if "run" in rows.column_names:  # else summed already, and to be summed once more
+            messages = rows.column("messages")
+            for part in parts:
+                at, mean = rows.schema.get_field_index(part), rows.column(part)
+                rows = rows.set_column(at, part, pc.multiply(mean, messages.cast(pa.float64())))
+                known = pc.if_else(pc.is_valid(mean), messages, 0)
+                rows = rows.append_column(f"{part}_messages", known)
+        names = ("messages", *parts, *(f"{part}_messages" for part in parts))
+        found = rows.group_by(list(by)).aggregate([(name, "sum") for name in names])
+        return found.rename_columns([*by, *names])
+
+    rows = read("gold/latency_parts", summed).sort_by([(name, "ascending") for name in by])
+    return [
+        {
+            **{name: row[name] for name in (*by, "messages")},
+            **{
+                part: row[part] / row[f"{part}_messages"] if row[f"{part}_messages"] else None
+                for part in parts
+            },
+        }
+        for row in rows.to_pylist()
+    ]
+
+
+def of_runs(rows: pa.Table) -> pa.Table:
+    """The measures of runs, without those of their nodes."""
+    return rows.filter(pc.is_null(rows.column("node")))
+
+
 def summary_of(
-    read: Read, kept: Mapping[str, bool | None], curves: Iterable[Mapping[str, Any]]
+    read: Read,
+    kept: Mapping[str, bool | None],
+    curves: Iterable[Mapping[str, Any]],
+    measures: Iterable[Mapping[str, Any]],
 ) -> Rows:
     """A row per protocol, group size and payload size. `kept` has the runs, and `curves`, the
-    latency curves by `KEYS`, have the quantiles."""
-
-    def of_runs(rows: pa.Table) -> pa.Table:
-        return rows.filter(pc.is_null(rows.column("node")))
+    latency curves by `KEYS`, have the quantiles; `measures` are those of runs."""
 
     def timed(rows: pa.Table) -> pa.Table:
         rows = rows.select(("run", "protocol", "recovery_us"))
@@ -109,7 +143,6 @@ def summary_of(
     recovered: dict[Key, list[int]] = {}
     for row in read("gold/recoveries", timed).to_pylist():
         recovered.setdefault((row["run"], row["protocol"]), []).append(row["recovery_us"])
-    measures = read("gold/measures", of_runs).to_pylist()
     for key, mine in _by_keys({**row, **keys_of(row)} for row in measures):
         sums = {name: _present(sum, (row[name] for row in mine)) for name in SUMMED}
         verdicts = [kept.get(row["run"]) for row in mine]

@@ -31,6 +31,11 @@ GOLD: Final = (
     "gold/measures",
     "gold/recoveries",
     "gold/stabilities",
+    "gold/links",
+    "gold/causes",
+    "gold/latency_parts",
+    "gold/exclusions",
+    "gold/components",
     "gold/latencies",
     "gold/latency_curves",
     "gold/rate_curves",
@@ -40,6 +45,10 @@ TABLES: Final = (*BRONZE, *SILVER, *GOLD)
 """Each has a folder per run. Joint curves are in the folder `NO_RUN` of their table."""
 CURVES: Final = ("gold/latency_curves", "gold/rate_curves")
 SUMMARY: Final = "gold/summary"
+FACTORS: Final = "gold/factors"
+TRENDS: Final = "gold/trends"
+JOINT: Final = (SUMMARY, FACTORS, TRENDS)
+"""Tables about all runs, without a column `run`."""
 REPORT: Final = "report.html"
 LAYERS: Final = ("bronze", "silver", "gold", "delta")
 
@@ -52,7 +61,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
-FORMAT: Final = "5"
+FORMAT: Final = "6"
 """The version of the tables."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory
@@ -122,7 +131,8 @@ class ResultLayout:
         """Replace the summary and the joint curves by what is staged."""
         for table in CURVES:
             self._replace(self.staged(table) / NO_RUN, self.out / table / NO_RUN)
-        self._replace(self.staged(SUMMARY), self.out / SUMMARY)
+        for table in JOINT:
+            self._replace(self.staged(table), self.out / table)
         (self.out / STALE).unlink(missing_ok=True)
         self.clear()
 
@@ -199,7 +209,7 @@ def _foreign(out: Path) -> Path | None:
     """A path of the results that holds something else: anything without the mark; with it, a table
     that is not a directory or a report that is not a file."""
     marked = (out / MARK).exists()
-    for name in (*LAYERS, *TABLES, SUMMARY, REPORT):
+    for name in (*LAYERS, *TABLES, *JOINT, REPORT):
         path: Path = out / name
         fits = path.is_file() if name == REPORT else path.is_dir() and not path.is_symlink()
         if os.path.lexists(path) and not (marked and fits):

@@ -19,15 +19,18 @@ from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.delta import FOLDER as DELTA
 from unisono.spark.delta import DeltaTables
+from unisono.spark.factors import factors_of, trends_of
 from unisono.spark.layout import (
     BRONZE,
     CURVES,
+    FACTORS,
     GOLD,
     REPORT,
     ROWS,
     RUNS,
     SUMMARY,
     TABLES,
+    TRENDS,
     ResultLayout,
     folders_in,
     open_layout,
@@ -216,16 +219,20 @@ def _process(
 
 
 def _summarize(session: SparkSession, layout: ResultLayout, lake: DeltaTables | None) -> None:
-    """The summary and the joint curves, from the tables of all runs."""
+    """The tables about many runs, from the tables of each."""
 
     def read(table: str, reduced: Callable[[pa.Table], pa.Table]) -> pa.Table:
         return read_table(session, layout.out, table, reduced=reduced)
 
-    kept = {row["run"]: row["kept"] for row in runs_in(session, layout.out)}
+    runs = runs_in(session, layout.out)
+    kept = {row["run"]: row["kept"] for row in runs}
     curves = list(gold.latency_curves(read))
+    measures = read("gold/measures", gold.of_runs).to_pylist()
     stage_joint(layout, CURVES[0], curves)
     stage_joint(layout, CURVES[1], gold.rate_curves(read))
-    stage_joint(layout, SUMMARY, gold.summary_of(read, kept, curves))
+    stage_joint(layout, SUMMARY, gold.summary_of(read, kept, curves, measures))
+    stage_joint(layout, FACTORS, factors_of(runs, measures))
+    stage_joint(layout, TRENDS, trends_of(runs, measures))
     if lake is not None:
         lake.publish_joint(layout)
     layout.publish_joint()

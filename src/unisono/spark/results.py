@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unisono.laws import SENTENCES, Verdict, Violation
-from unisono.spark.layout import CURVES, NO_RUN, RUNS, SUMMARY, folders_in
+from unisono.spark.gold import grouped, latency_parts
+from unisono.spark.layout import CURVES, FACTORS, NO_RUN, RUNS, SUMMARY, TRENDS, folders_in
 from unisono.spark.partitioned import read_table
 from unisono.spark.report import Curves, Findings
+from unisono.spark.report.panels import SHOWN_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +83,34 @@ def _quarantine(
     rows = read_table(session, out, "bronze/quarantine", runs).to_pylist() if runs else []
     found = sorted(rows, key=lambda row: (row["path"], -1 if row["row"] is None else row["row"]))
     return [(row["path"], row["row"], row["reason"]) for row in found[:QUARANTINE_SHOWN_MAX]]
+
+
+def analyses_in(session: SparkSession, out: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the panels, in their order: of large tables those that matter most, and one more
+    than are shown."""
+
+    def read(table: str, reduced: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        return read_table(session, out, table, reduced=reduced)
+
+    def rows_of(name: str, reduced: Callable[[pa.Table], pa.Table]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = read(f"gold/{name}", reduced).to_pylist()
+        return rows
+
+    def first(*by: tuple[str, str]) -> Callable[[pa.Table], pa.Table]:
+        return lambda rows: rows.sort_by(list(by)).slice(0, SHOWN_MAX + 1)
+
+    causes = rows_of("causes", lambda rows: grouped(rows, ("protocol", "kind", "reason"), "count"))
+    return {
+        "latency_parts": latency_parts(read),
+        "links": rows_of("links", first(("lost", "descending"), ("p99_us", "descending"))),
+        "causes": sorted(causes, key=lambda row: (-row["count"], *map(str, row.values()))),
+        "exclusions": rows_of(
+            "exclusions", first(("unforced", "descending"), ("run", "ascending"))
+        ),
+        "components": rows_of("components", first(("run", "ascending"), ("from_us", "ascending"))),
+        "factors": _rows_in(out / FACTORS),
+        "trends": _rows_in(out / TRENDS)[::-1],
+    }
 
 
 def summary_in(out: Path) -> list[dict[str, Any]]:

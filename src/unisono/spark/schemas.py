@@ -61,6 +61,24 @@ RECOVERIES: Final = _schema(
 STABILITIES: Final = _schema(
     "protocol service stability_us messages", stability_us=pa.int64(), messages=pa.int64()
 )
+LINKS: Final = _schema(
+    "protocol group sender receiver sent again received lost octets min_us p50_us p99_us ahead_us",
+    **dict.fromkeys(("again", "received", "min_us", "ahead_us"), pa.int64()),
+    lost=pa.float64(),
+)
+CAUSES: Final = _schema("protocol group node kind reason count", count=pa.int64())
+LATENCY_PARTS: Final = _schema(
+    "protocol group service messages token_us order_us spread_us stable_us",
+    messages=pa.int64(),
+    **dict.fromkeys(("token_us", "order_us", "spread_us", "stable_us"), pa.float64()),
+)
+EXCLUSIONS: Final = _schema(
+    "protocol group life survivor view at_us what unforced", unforced=pa.bool_()
+)
+COMPONENTS: Final = _schema(
+    "protocol group view members installed from_us until_us",
+    **dict.fromkeys(("members", "installed", "from_us", "until_us"), pa.int64()),
+)
 _KEYS: Final = "protocol members size"
 _WIDE: Final = {"members": pa.int32(), "size": pa.int64()}
 LATENCIES: Final = _schema(f"{_KEYS} latency_us deliveries", **_WIDE, deliveries=pa.int64())
@@ -80,6 +98,21 @@ SUMMARY_ROWS: Final = _schema(
     **dict.fromkeys(("runs", "kept", "broken", "recoveries"), pa.int64()),
     **dict.fromkeys(("recovery_p50_us", "recovery_max_us"), pa.int64()),
 )
+COMPARED: Final = ("messages_per_s", "p50_us", "p99_us")
+FACTORS: Final = _schema(
+    "protocol faults nodes messages options runs kept"
+    f" {' '.join(f'{name} {name}_ci' for name in COMPARED)}",
+    **dict.fromkeys(("nodes", "messages", "runs"), pa.int64()),
+    kept=pa.int64(),
+    **dict.fromkeys((*COMPARED, *(f"{name}_ci" for name in COMPARED)), pa.float64()),
+)
+TRENDS: Final = _schema(
+    "protocol members day runs kept p50_us messages_per_s mean_us changed",
+    **dict.fromkeys(("members", "runs", "kept"), pa.int64()),
+    day=pa.date32(),
+    **dict.fromkeys(("p50_us", "mean_us"), pa.float64()),
+    changed=pa.bool_(),
+)
 RUN_ROWS: Final = _schema(
     "protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
     " replay fingerprint asked rows_in recorded",
@@ -98,9 +131,16 @@ SCHEMAS: Final = {
     "gold/measures": MEASURES,
     "gold/recoveries": RECOVERIES,
     "gold/stabilities": STABILITIES,
+    "gold/links": LINKS,
+    "gold/causes": CAUSES,
+    "gold/latency_parts": LATENCY_PARTS,
+    "gold/exclusions": EXCLUSIONS,
+    "gold/components": COMPONENTS,
     "gold/latencies": LATENCIES,
     "gold/latency_curves": LATENCY_CURVES,
     "gold/rate_curves": RATE_CURVES,
     "gold/runs": RUN_ROWS,
     "gold/summary": SUMMARY_ROWS,
+    "gold/factors": FACTORS,
+    "gold/trends": TRENDS,
 }

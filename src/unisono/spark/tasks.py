@@ -29,7 +29,9 @@ from unisono.spark.curves import (
     recoveries_of,
     stabilities_of,
 )
+from unisono.spark.latency_parts import latency_parts_of
 from unisono.spark.measures import added, latencies_of, measures_of
+from unisono.spark.membership import components_of, exclusions_of
 from unisono.spark.partitioned import RunWriter
 from unisono.spark.schemas import QUARANTINE
 from unisono.spark.tables import RowTables, write_deliveries
@@ -180,6 +182,18 @@ def _write_gold(
     for data in histories:
         writer.write_rows("gold/recoveries", recoveries_of(data))
         writer.write_rows("gold/stabilities", stabilities_of(data))
+        name = (data.history.protocol, data.history.group)
+        turns_us = {code: each.turns_us for (mine, code), each in work.items() if mine == name}
+        tables = {
+            "gold/links": work.links(name, data.codes),
+            "gold/causes": work.causes(name, data.codes),
+            "gold/latency_parts": latency_parts_of(data, turns_us),
+            "gold/exclusions": exclusions_of(data),
+            "gold/components": components_of(data),
+        }
+        about = dict(zip(("protocol", "group"), name, strict=True))
+        for table, rows in tables.items():
+            writer.write_rows(table, [about | row for row in rows])
     for row in measures:
         if row["node"] is not None:
             continue

@@ -7,8 +7,9 @@ last leave stops it. Groups that are still open when the interpreter ends are le
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 from unisono.client import join as join_async
 from unisono.config import JoinOptions
@@ -16,8 +17,11 @@ from unisono.group import Group
 from unisono.spec import ProtocolSpec
 from unisono.sync import background as backgrounds
 from unisono.sync.group import SyncGroup, SyncHandle, SyncLock
+from unisono.sync.opened import Opened, SyncIterator
 
-__all__ = ["SyncGroup", "SyncHandle", "SyncLock", "join"]
+__all__ = ["Opened", "SyncGroup", "SyncHandle", "SyncIterator", "SyncLock", "join", "open"]
+
+S = TypeVar("S")
 
 
 def join(
@@ -48,3 +52,10 @@ def join(
     found = SyncGroup(joined, background)
     backgrounds._open.add(found)
     return found
+
+
+def open(service: AbstractAsyncContextManager[S], timeout_s: float | None = None) -> Opened[S]:
+    """Any service for threads: `with unisono.sync.open(rpc.join("prices")) as opened`. Shared
+    objects and messages to one member have faces of their own, in `unisono.sync.sharing` and
+    `unisono.sync.direct`."""
+    return Opened(service, timeout_s)

@@ -66,12 +66,18 @@ class IncarnationTrace:
     @property
     def cause(self) -> str:
         """The cause of its stop, from its first `leave` row; empty without one."""
-        return self._reasons[0]
+        return self._reasons[0] if self.end == STOPPED else ""
 
     @property
     def excluded_by(self) -> str:
         """The view of those that excluded it, as its first `leave` row has it; else empty."""
-        return self._reason("view ")
+        return self._reason("view ") if self.end == STOPPED else ""
+
+    @property
+    def left_with(self) -> str:
+        """The view with which the others went on and that it agreed to when it left cleanly, as its
+        first `leave` row has it; else empty."""
+        return self._reason("view ") if self.end == DEPARTED else ""
 
     @property
     def excluded_by_founding(self) -> str:

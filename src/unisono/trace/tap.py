@@ -159,7 +159,8 @@ class Tap:
             self._write_receipts(now_us)
             self._over = True
             if isinstance(effect, Depart):
-                self._write(now_us, "leave", detail=LEFT)
+                told = (f"view {effect.view}",) if effect.view else None
+                self._write(now_us, "leave", detail=LEFT, changes=told)
             else:
                 changes = [effect.cause.value]
                 if effect.cause is Cause.EXCLUDED and effect.view:

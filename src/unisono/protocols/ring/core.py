@@ -393,7 +393,7 @@ class Site:
         if end.verdict is not None:
             self._end(end.verdict, out)
         elif end.released and not self.delivery.congested:
-            self._end(Depart(), out)
+            self._end(Depart(end.successor), out)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True

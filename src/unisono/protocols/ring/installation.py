@@ -71,7 +71,7 @@ class Installation:
         self._election.trust_all()
         self._agenda.disarm(Timer.T_REF_RT, out)
         if not state.resume():
-            self._lifecycle.release()
+            self._lifecycle.release(str(state.ring.version))
             return
         self._requests.new_ring()
         self._search.end(out)

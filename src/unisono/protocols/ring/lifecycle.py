@@ -8,7 +8,7 @@ from unisono.core import Cause, Fail
 class Lifecycle:
     """Set by any part that sees the end; read by the core once a step."""
 
-    __slots__ = ("has_quit", "leaving", "released", "verdict")
+    __slots__ = ("has_quit", "leaving", "released", "successor", "verdict")
 
     def __init__(self) -> None:
         self.leaving = False
@@ -17,6 +17,8 @@ class Lifecycle:
         """Everything this member sent is with everyone, and it has announced its leave."""
         self.released = False
         """The group goes on without this member: nothing is left to do."""
+        self.successor = ""
+        """The view with which it goes on, where this member accepted that ring."""
         self.verdict: Fail | None = None
 
     def leave(self) -> None:
@@ -25,8 +27,9 @@ class Lifecycle:
     def quit(self) -> None:
         self.has_quit = True
 
-    def release(self) -> None:
+    def release(self, successor: str = "") -> None:
         self.released = True
+        self.successor = self.successor or successor
 
     def fail(
         self,

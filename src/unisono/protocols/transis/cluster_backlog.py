@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, TypeAlias
 
-from unisono.core import Adopt, Capture, Deliver, Effect, Install
+from unisono.core import Adopt, Capture, Deliver, Depart, Effect, Fail, Install
 
 BACKLOG_BYTES: Final = 1 << 20
 """If so much waits for the application, the cluster takes no more."""
@@ -22,6 +22,7 @@ class ApplicationBacklog:
         self.nbytes = 0
         self.congested = False
         self._awaits_state = False
+        self._verdict: Fail | Depart | None = None
 
     def put(self, effect: Shown) -> None:
         self._waiting.append(effect)
@@ -39,6 +40,11 @@ class ApplicationBacklog:
         self._awaits_state = False
         self._waiting.appendleft(Adopt(state))
 
+    def end(self, verdict: Fail | Depart) -> None:
+        """Nothing more comes. One that departs waits for its application."""
+        self._verdict = verdict
+        self._awaits_state = False
+
     def clear(self) -> None:
         self._waiting.clear()
         self.nbytes = 0
@@ -47,3 +53,6 @@ class ApplicationBacklog:
         if not (self.congested or self._awaits_state):
             out += self._waiting
             self.clear()
+        if isinstance(self._verdict, Fail) or (self._verdict is not None and not self._waiting):
+            out.append(self._verdict)
+            self._verdict = None

@@ -17,6 +17,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Cause,
     Congested,
     CoreConfig,
     Deliver,
@@ -24,7 +25,6 @@ from unisono.core import (
     Disarm,
     Effect,
     Event,
-    Everyone,
     Expired,
     Fail,
     Install,
@@ -34,21 +34,16 @@ from unisono.core import (
     Send,
 )
 from unisono.errors import BadPacket
-from unisono.model import Address, Member, Message, Service, View
+from unisono.model import Member, Message, Service, View
 from unisono.parts.options import checked
 from unisono.protocols.transis.cluster_backlog import BACKLOG_BYTES, ApplicationBacklog
-from unisono.protocols.transis.cluster_member import (
-    ClusterMember,
-    Output,
-    StateArrived,
-    rank_of,
-)
+from unisono.protocols.transis.cluster_links import WideLinks
+from unisono.protocols.transis.cluster_member import ClusterMember, Output, StateArrived
 from unisono.protocols.transis.cluster_messages import (
     CLUSTERS_MAX,
     Backlog,
     ClusterMessage,
     Farewell,
-    ForeignPacket,
     HandOver,
     Quit,
     Relay,
@@ -59,11 +54,8 @@ from unisono.protocols.transis.cluster_messages import (
 from unisono.protocols.transis.cluster_parameters import BOUNDS, DEFAULTS, check_clusters
 from unisono.protocols.transis.cluster_views import GroupView
 from unisono.protocols.transis.core import Transis
-from unisono.protocols.transis.packets import PROTOCOL
-from unisono.wire import note_in, unseal
 
-RELAYED_MAX: Final = 256
-"""Packets of other clusters that wait to be passed on; more are dropped, and requested again."""
+CUT_OFF: Final = "left without a majority of its cluster: what others deliver is not known"
 
 
 class Wake(Enum):
@@ -80,15 +72,8 @@ class ClusteredTransis:
         options = checked("transis", DEFAULTS, config.options, BOUNDS)
         self.me = config.me
         self._config = config
-        self._clusters = {name: config.clusters[name] for name in sorted(config.clusters)}
-        self._places = {
-            address: rank
-            for rank, addresses in enumerate(self._clusters.values())
-            for address in addresses
-        }
-        check_clusters(config.me, self._clusters)
-        self._rank = self._places[config.me.address]
-        self._name = list(self._clusters)[self._rank]
+        check_clusters(config.me, config.clusters)
+        self._links = WideLinks(config.me.address, config.clusters)
         wide = {
             "detect_us": options.pop("wide_detect_us"),
             "answer_us": options.pop("wide_answer_us"),
@@ -102,13 +87,13 @@ class ClusteredTransis:
             terms={**config.terms, **state},
             clusters={},
         )
-        sites = len(self._clusters[self._name])
+        sites = self._links.sites
         local = {"sites": sites, "one_history": 1, "members_count_max": sites}
         terms = {f"wide_{name}": str(value) for name, value in wide.items()}
         self._local = Transis(
             replace(
                 config,
-                group=f"{config.group}/{self._name}",
+                group=f"{config.group}/{self._links.name}",
                 options={**options, **local},
                 terms={**config.terms, **state, **terms},
                 with_state=True,
@@ -122,12 +107,8 @@ class ClusteredTransis:
         self._wakes_us: int | None = None
         self._first: View | None = None
         """The replica came from another member, which saw the next view so."""
-        self._packets: list[ForeignPacket] = []
         self._is_relaying = False
         """Packets or the time are on their way to the cluster."""
-        self._heard: dict[int, Address] = {}
-        """By cluster, who spoke for it last."""
-        self._turn = 0
         self._sent = 0
         self._backlog = ApplicationBacklog()
         self._told_backlog = False
@@ -138,6 +119,8 @@ class ClusteredTransis:
         self._captured: dict[int, bytes] = {}
         self._handed: set[int] = set()
         self._leaving = self._is_expected_out = self._left = self._over = False
+        self._is_cut_off = False
+        """It leaves, and nobody can be told."""
 
     # -- the contract -----------------------------------------------------------------------------
 
@@ -160,6 +143,9 @@ class ClusteredTransis:
     def step(self, now_us: int, event: Event) -> list[Effect]:
         out: list[Effect] = []
         if self._over:
+            if isinstance(event, Congested):
+                self._backlog.hold_back(event.on)
+                self._backlog.show(out)
             return out
         self._now_us = now_us
         self._take(event, out)
@@ -245,8 +231,10 @@ class ClusteredTransis:
         if view.transitional or self._over:
             return
         if self._replica is None:
-            sites = len(self._clusters[self._name])
-            self._replica = ClusterMember(self._name, self._rank, sites, self._wide_config, view)
+            links = self._links
+            self._replica = ClusterMember(
+                links.name, links.rank, links.sites, self._wide_config, view
+            )
             self._ahead_us = -self._now_us
         self._is_relaying = False
         self._perform(self._replica.install(self._first or view), out)
@@ -277,41 +265,15 @@ class ClusteredTransis:
         return self._replica is not None and self._replica.members[:1] == [self.me]
 
     def _receive(self, event: Received, out: list[Effect]) -> None:
-        rank = self._places.get(event.source)
-        if rank is None or rank == self._rank:
+        if not self._links.are_from_afar(event.source):
             self._feed(event, out)
-            return
-        if self._replica is None:
+        elif self._replica is None:
             self._count("drop.early", len(event.packets))
-            return
-        self._heard[rank] = event.source
-        for packet in event.packets:
-            try:
-                if note_in(packet) is None:
-                    unseal(packet, PROTOCOL, self._replica.group_tag)
-            except BadPacket as bad:
-                self._count(f"drop.{bad.reason}")
-                continue
-            if len(self._packets) >= RELAYED_MAX:
-                self._count("drop.relay")
-                continue
-            self._packets.append(ForeignPacket(rank, bytes(packet)))
+        else:
+            self._links.take(event, self._replica.group_tag, self._count)
 
     def _send_wide(self, effect: Send, out: list[Effect]) -> None:
-        """One copy a cluster, to whoever spoke for it last; to its members in turn, if nobody
-        did."""
-        if isinstance(effect.to, Everyone):
-            ranks = [rank for rank in range(len(self._clusters)) if rank != self._rank]
-        else:
-            ranks = [rank_of(each) for each in effect.to]
-        self._turn += 1
-        addresses = list(self._clusters.values())
-        to = tuple(
-            self._heard.get(rank) or addresses[rank][self._turn % len(addresses[rank])]
-            for rank in ranks
-            if rank < len(addresses) and rank != self._rank
-        )
-        if to:
+        if to := self._links.targets(effect.to):
             self._count("out.wide", len(effect.packets) * len(to))
             out.append(Send(to, effect.packets))
 
@@ -395,11 +357,10 @@ class ClusteredTransis:
     def _relay(self, replica: ClusterMember, out: list[Effect]) -> None:
         """What came over the wide link, and the time: one message at a time, so that what comes
         meanwhile shares the next."""
-        if self._is_relaying or not (self._packets or self._is_due(replica)):
+        if self._is_relaying or not (self._links.packets or self._is_due(replica)):
             return
-        packets, self._packets = self._packets, []
         self._is_relaying = True
-        self._say(Relay(self._cluster_us(), tuple(packets)), out)
+        self._say(Relay(self._cluster_us(), self._links.taken()), out)
 
     def _is_due(self, replica: ClusterMember) -> bool:
         next_us = replica.next_us()
@@ -425,8 +386,8 @@ class ClusteredTransis:
         is owed nothing more."""
         if not self._leaving or self._left:
             return
-        if self._view is None or not self._local.send_credit():  # Nobody can be told.
-            self._left = True
+        if self._view is None or not self._local.may_operate:  # Nobody can be told.
+            self._left, self._is_cut_off = True, self._view is not None
             self._feed(Leave(), out)
         elif not self._is_expected_out:
             if replica.numbers.get(self.me, 0) == self._sent and replica.is_flushed():
@@ -436,7 +397,7 @@ class ClusteredTransis:
     def _go(self, replica: ClusterMember, out: list[Effect]) -> None:
         """The group has a view without this member."""
         self._left = True
-        if replica.members == [self.me] and len(self._clusters[self._name]) == 1:
+        if replica.members == [self.me] and self._links.sites == 1:
             self._say(Quit(), out)
         else:
             self._feed(Leave(), out)
@@ -444,6 +405,6 @@ class ClusteredTransis:
     def _end(self, effect: Fail | Depart, out: list[Effect]) -> None:
         if not self._over:
             self._over = True
-            self._backlog.await_state(False)
+            out.append(Disarm(Wake.WIDE))
+            self._backlog.end(Fail(CUT_OFF, Cause.EXCLUDED) if self._is_cut_off else effect)
             self._backlog.show(out)
-            out += [Disarm(Wake.WIDE), effect]

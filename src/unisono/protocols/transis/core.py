@@ -58,6 +58,7 @@ from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
 from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
 from unisono.protocols.transis.suggestion import Suggestion, members_that_fit
+from unisono.protocols.transis.views import ViewInstallation
 from unisono.protocols.transis.voting import DynamicMajority, PrimaryLayer, StaticMajority
 from unisono.wire import ENVELOPE_BYTES
 
@@ -98,19 +99,21 @@ class Transis:
             parameters, local, outgoing, queue, primary, congestion, repair.piece_bytes
         )
         self._transfer = transfer = StateTransfer(config, local, outgoing, delivery)
+        self._views = views = ViewInstallation(
+            local, delivery, transfer, primary, parameters.one_history
+        )
         self.flush = flush = Flush(
             local,
             outgoing,
             queue,
             repair,
-            delivery,
-            transfer,
             primary,
+            views,
             parameters.one_history,
             self._new_ordering,
         )
         self.membership = membership = Membership(
-            config, parameters, local, outgoing, suggestion, failures, merging, flush, queue
+            config, parameters, local, outgoing, suggestion, failures, merging, flush, views
         )
         self.machine = Machine(FIGURE, membership, flush)
         self._over = False
@@ -147,9 +150,16 @@ class Transis:
         that may not operate."""
         if self.machine.state not in INSIDE or self.local.leaving:
             return 0
-        if self._delivery.congested or self.flush.is_new() or not self._primary.may_operate:
+        if self._delivery.congested or self._views.is_new() or not self._primary.may_operate:
             return 0
         return self._queue.send_credit()
+
+    @property
+    def may_operate(self) -> bool:
+        """This member has the group's state, and its component may operate."""
+        return (
+            self.machine.state in INSIDE and not self._views.is_new() and self._primary.may_operate
+        )
 
     def held(self) -> Mapping[Member, int]:
         ordering = self.flush.ordering

@@ -36,6 +36,15 @@ class ApplicationQueue:
     def stand_apart(self, on: bool) -> None:
         self._is_apart = on
 
+    def drop_apart(self) -> bool:
+        """The member leaves, and will not know whose history goes on; whether messages are lost."""
+        if not self._is_apart:
+            return False
+        lost = any(isinstance(item, MessageRun) for item in self._waiting)
+        self._waiting.clear()
+        self._nbytes = 0
+        return lost
+
     def append(self, runs: Sequence[MessageRun]) -> None:
         self._waiting += runs
         self._nbytes += sum([run.size + run.times * MESSAGE_BYTES for run in runs])

@@ -11,23 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from unisono.core import EVERYONE, Cause, Effect, Fail, Warn
-from unisono.model import Change, ChangeKind, Member, View, changes_of
+from unisono.core import EVERYONE, Cause, Effect, Fail
+from unisono.model import Member
 from unisono.parts.identity import key_of
 from unisono.protocols.transis.configuration import Configuration
-from unisono.protocols.transis.delivery import ApplicationQueue
-from unisono.protocols.transis.histories import OUTDATED, outdated, state_source
-from unisono.protocols.transis.ordering import LastRuns, Ordering
+from unisono.protocols.transis.histories import OUTDATED, outdated
+from unisono.protocols.transis.ordering import Ordering
 from unisono.protocols.transis.packets import INDEX_RENEWED, Agree
 from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
-from unisono.protocols.transis.state_transfer import StateTransfer
+from unisono.protocols.transis.views import ViewInstallation
 from unisono.protocols.transis.voting import PrimaryLayer
 
-APART_MAX: Final = 1024
-"""With one history, configurations outside of the primary component after which a member begins
-again, since they wait to be shown."""
+LEFT_APART: Final = "left outside of the primary component: what waited for it is lost"
 FORMER_MAX: Final = 64
 """Configurations of mine whose packets are known to be late."""
 
@@ -41,9 +38,8 @@ class Flush:
         outgoing: PacketSender,
         queue: SendQueue,
         repair: Repair,
-        delivery: ApplicationQueue,
-        transfer: StateTransfer,
         primary: PrimaryLayer,
+        views: ViewInstallation,
         one_history: bool,
         new_ordering: Callable[[Configuration, Mapping[Member, int]], Ordering],
     ) -> None:
@@ -51,9 +47,8 @@ class Flush:
         self._outgoing = outgoing
         self._queue = queue
         self._repair = repair
-        self._delivery = delivery
-        self._transfer = transfer
         self._primary = primary
+        self._views = views
         self._one_history = one_history
         self._new_ordering = new_ordering
         self.ordering: Ordering | None = None
@@ -72,18 +67,14 @@ class Flush:
         self._is_proved = False
         """Somebody has installed the set, so all of it are recovered."""
         self.former: dict[int, None] = {}
-        self._history = 0
-        """The number of the last primary component that this member was in."""
-        self._apart = 0
-        """With one history, configurations since then."""
-
-    def is_new(self) -> bool:
-        """This member has shown no view to its application, and has no state of the group."""
-        return not self._delivery.shown or self._delivery.awaits_state
 
     def is_used_up(self) -> bool:
         """A member of the configuration has hardly a number left for its vertices."""
         return self.ordering is not None and max(self.ordering.graph.acks()) > INDEX_RENEWED
+
+    def may_leave(self) -> bool:
+        """This member is to leave, and all its messages are sent; or none are sent here."""
+        return self._local.leaving and not (self._queue and self._primary.may_operate)
 
     # -- reports ----------------------------------------------------------------------------------
 
@@ -95,14 +86,13 @@ class Flush:
         local = self._local
         self.life, self._proposed = life, dict(proposed)
         self._is_gathered = self._is_proved = False
-        is_new = self.is_new()
+        is_new = self._views.is_new()
         if is_new:
-            self._transfer.cancel()
-            self._delivery.start_anew()
+            self._views.start_anew()
         # Deviates [TRA §4 flow]: messages flow through the first stage, which may last, and wait in
         # the second, of a round trip or two. The paper's flow through both.
         received = self.ordering.close() if self.ordering is not None else ()
-        leaving = local.leaving and not self._queue
+        leaving = self.may_leave()
         mine = Agree(
             life,
             local.me,
@@ -113,7 +103,7 @@ class Flush:
             is_new,
             leaving,
             memory=self._primary.report(),
-            history=self._history,
+            history=self._views.history,
         )
         early = self._early.items()
         self._reports = {local.key: mine} | {
@@ -245,16 +235,10 @@ class Flush:
         if self.ordering is None:
             return
         companions = self._companions()
-        last: LastRuns = self.ordering.end(companions.keys())
-        if self.is_new():
-            return
-        self._delivery.append(last.regular)
         members = self._local.configuration.members
-        if len(companions) < len(members):
-            came = tuple(members[rank] for rank in sorted(companions))
-            name = f"{self._configuration_id()}-transitional"
-            self._delivery.install(View(came, name, transitional=True, stayed=came))
-            self._delivery.append(last.transitional)
+        came = tuple(members[rank] for rank in sorted(companions))
+        last = self.ordering.end(companions.keys())
+        self._views.end(last, came, members, self._configuration_id())
 
     def _configuration_id(self) -> str:
         return Configuration(self.life, max(self._proposed.values()), (), {}).id
@@ -263,95 +247,34 @@ class Flush:
         self.tell(out)
         if self._local.key in self._outdated:
             self._local.stop(Fail(OUTDATED, Cause.EXCLUDED))
-        else:
-            self._end_former()
+            return
+        self._end_former()
+        if self._views.leave() or self._queue:
+            self._local.stop(Fail(LEFT_APART, Cause.EXCLUDED))
 
     def install(self, out: list[Effect]) -> None:
-        local, reports = self._local, self._reports
-        is_new = self.is_new()
+        local = self._local
         self._end_former()
         stay = self._stay()
         together = tuple(sorted(report.sender for report in stay.values()))
         stamps = {key: self._proposed[key] for key in stay}
         number = max(self._proposed.values())
-        former, configuration = (
-            local.configuration,
-            Configuration(self.life, number, together, stamps),
-        )
-        came = set[Member]() if is_new else self._came(stay, former)
-        if former.life:
-            self.former[former.life] = None
-            if len(self.former) > FORMER_MAX:
-                del self.former[next(iter(self.former))]
-        sent = {report.sender: report.sent for report in stay.values()}
+        configuration = Configuration(self.life, number, together, stamps)
+        former = local.configuration.life
+        self._remember(former)
         local.enter(configuration)
+        sent = {report.sender: report.sent for report in stay.values()}
         self.ordering = self._new_ordering(configuration, sent)
         self._repair.new_configuration()
         self._queue.new_configuration()
-        gone = {report.sender for report in reports.values() if report.leaving}
-        new = {report.sender for report in stay.values() if report.is_new}
-        view = self._view(configuration, came, sent, new, gone, is_new)
-        if view.primary:
-            self._history = number
-        if view.primary is not None:
-            # The application's messages wait, those that it has already sent among them.
-            out.append(Warn("" if view.primary else self._primary.waits))
-        self._show(view, stay, is_new, out)
+        left = {report.sender for report in self._reports.values() if report.leaving}
+        self._views.install(configuration, list(stay.values()), former, left, out)
         self.life = 0
         self._reports, self._early = {}, {}
 
-    def _show(self, view: View, stay: Mapping[int, Agree], is_new: bool, out: list[Effect]) -> None:
-        """With one history nothing is shown outside of the primary component, until it is known
-        whose history goes on."""
-        is_apart = self._one_history and not view.primary
-        self._delivery.stand_apart(is_apart)
-        self._apart = self._apart + 1 if is_apart else 0
-        if self._apart > APART_MAX and not is_new:
-            self._local.stop(Fail(OUTDATED, Cause.EXCLUDED))
-        if not (is_apart and is_new):
-            self._delivery.install(view)
-        if not is_apart:
-            self._transfer.enter(state_source(stay.values()), is_new, out)
-
-    def _came(self, stay: Mapping[int, Agree], former: Configuration) -> set[Member]:
-        """The transitional set: those that come along from my last view."""
-        return {
-            report.sender
-            for report in stay.values()
-            if former.life and report.former == former.life and not report.is_new
-        }
-
-    def _view(
-        self,
-        configuration: Configuration,
-        came: set[Member],
-        sent: Mapping[Member, int],
-        new: set[Member],
-        left: set[Member],
-        is_new: bool,
-    ) -> View:
-        me, before = self._local.me, self._delivery.shown
-        members = configuration.members
-        joined = tuple(member for member in members if member not in before)
-        gone = tuple(member for member in before if member not in members)
-        founded = new.issuperset(members)
-        changes = changes_of(
-            me,
-            [member for member in joined if member in new],
-            [member for member in gone if member in left],
-            [member for member in gone if member not in left],
-            founded,
-        )
-        merged = tuple(member for member in joined if member not in new)
-        if merged and not is_new:
-            changes = (*changes, *Change(ChangeKind.MERGED, merged).seen_by(me))
-        changes = (*changes, *self._primary.enter(members))
-        cut = tuple(
-            (member, sent[member])
-            for member in members
-            if member not in came and member != me and sent[member]
-        )
-        stayed = () if is_new else tuple(sorted(came))
-        return View(
-            members, configuration.id, joined, gone, cut=cut, stayed=stayed, changes=changes
-        )
+    def _remember(self, life: int) -> None:
+        """Packets of this configuration are late from now on."""
+        if life:
+            self.former[life] = None
+            if len(self.former) > FORMER_MAX:
+                del self.former[next(iter(self.former))]

@@ -19,10 +19,10 @@ from unisono.protocols.transis.flush import Flush
 from unisono.protocols.transis.merging import ComponentSearch
 from unisono.protocols.transis.packets import Agree, ComponentAnnounce, Refuse, Suggest
 from unisono.protocols.transis.parameters import Parameters
-from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.states import Timer
 from unisono.protocols.transis.suggestion import Suggestion
+from unisono.protocols.transis.views import ViewInstallation
 from unisono.wire import ENVELOPE_BYTES
 
 NAMES_MAX: Final = 1024
@@ -42,7 +42,7 @@ class Membership:
         failures: SilenceWatch,
         merging: ComponentSearch,
         flush: Flush,
-        queue: SendQueue,
+        views: ViewInstallation,
     ) -> None:
         self._parameters = parameters
         self._local = local
@@ -51,7 +51,7 @@ class Membership:
         self._failures = failures
         self._merging = merging
         self._flush = flush
-        self._queue = queue
+        self._views = views
         self._packet_bytes = config.packet_bytes_max - ENVELOPE_BYTES
         self._since_us = 0
         """When the suggestion last changed, by the time in which this process listened."""
@@ -95,7 +95,7 @@ class Membership:
         if self._local.now_us < self._settles_us:
             return True
         alone = len(self._suggestion.proposed) == 1
-        return alone and self._flush.is_new() and self._local.now_us < self._founds_us
+        return alone and self._views.is_new() and self._local.now_us < self._founds_us
 
     def calls_me(self, packet: Suggest) -> bool:
         """A member of my configuration has left it; or one of another component suggests to be
@@ -316,8 +316,7 @@ class Membership:
         self._local.leave()
 
     def may_leave(self, event: object) -> bool:
-        """All my messages are sent."""
-        return self._local.leaving and not self._queue
+        return self._flush.may_leave()
 
     def suggest_leave(self, event: object, out: list[Effect]) -> None:
         self._begin({}, out)

@@ -39,6 +39,11 @@ class SharedClaim(SharedObject):
         return self._granted and not self.lost.is_set() and self._operator.is_leased
 
     @property
+    def granted(self) -> bool:
+        """Whether there is something to release: also when it is lost."""
+        return self._granted
+
+    @property
     def token(self) -> int:
         """Of the last grant. It rises from holder to holder: a resource outside the group refuses
         one below the highest that it has seen."""
@@ -135,12 +140,19 @@ class SharedClaim(SharedObject):
         task = asyncio.current_task()
         if task is None or self._task is not task:
             return  # The block released it.
-        lost, cancelled = self.lost.is_set(), self._cancelled and task.uncancel() == 0
-        await self._leave_block(error)
-        if lost and (error is None or (kind is asyncio.CancelledError and cancelled)):
+        cancelled = self._cancelled and task.uncancel() == 0
+        lost_alone = cancelled and kind is asyncio.CancelledError
+        await self.end_block(None if lost_alone else error)
+
+    async def end_block(self, error: BaseException | None) -> None:
+        """Of a block in which it was held: given up, and `LockLost` if it was lost meanwhile and
+        the block did not fail."""
+        lost = self.lost.is_set()
+        await self._give_back(error)
+        if lost and error is None:
             raise LockLost(repr(self), self._reason) from None
 
-    async def _leave_block(self, error: BaseException | None) -> None:
+    async def _give_back(self, error: BaseException | None) -> None:
         """Released it is when that has its place, or the lease is over."""
         await asyncio.wait((self.release(),), timeout=self._operator.lease_s)
 

@@ -50,9 +50,9 @@ class SharedItem(SharedClaim):
         self.id, self.value, token = result
         return int(token)
 
-    async def _leave_block(self, error: BaseException | None) -> None:
+    async def _give_back(self, error: BaseException | None) -> None:
         if error is not None or self.lost.is_set():
-            await super()._leave_block(error)
+            await super()._give_back(error)
         else:
             await self.done(self.result)
 

@@ -1,4 +1,4 @@
-"""SQL views over the tables: links, causes, latencies, exclusions, components, factors, trends.
+"""SQL views over the tables: packets by link, messages, runs with their factors, capacity.
 
 `analyses.sql` is Spark SQL and the documentation of each view: it may be read, changed and copied.
 Nothing is computed until a view is used.
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from unisono.errors import Misuse
-from unisono.spark.layout import MARK, SUMMARY, TABLES
+from unisono.spark.layout import JOINT, MARK, TABLES
 from unisono.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def create_views(session: SparkSession, out: str | os.PathLike[str]) -> list[str
     if not (top / MARK).is_file():
         raise Misuse(f"{top}: no tables of a pipeline; give the directory of --out")
     names = []
-    for table in (*TABLES, SUMMARY):
+    for table in (*TABLES, *JOINT):
         if not any((top / table).glob("**/*.parquet")):
             raise Misuse(f"{top}: no {table}; run the pipeline with --tables all, as Parquet")
         name = table.replace("/", "_")
         # Reading the schema of each table from a file takes a job.
-        schema = SCHEMAS[table] if table == SUMMARY else SCHEMAS[table].append(_RUN)
+        schema = SCHEMAS[table] if table in JOINT else SCHEMAS[table].append(_RUN)
         read = session.read.schema(from_arrow_schema(schema))
         read.parquet(str(top / table)).createOrReplaceTempView(name)
         names.append(name)

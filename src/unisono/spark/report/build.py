@@ -18,7 +18,7 @@ from unisono.spark.report.broken import SHOWN_MAX
 from unisono.spark.report.diagrams import Diagrams
 from unisono.spark.report.model import RunInfo
 from unisono.spark.report.page import page
-from unisono.spark.results import curves_in, findings_in, runs_in, summary_in
+from unisono.spark.results import analyses_in, curves_in, findings_in, runs_in, summary_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,7 @@ def build_report(session: SparkSession, out: Path, trace_dir: str | os.PathLike[
         summary=summary_in(out),
         recoveries=_times(session, out, "gold/recoveries", "what", "recovery_us"),
         stabilities=_times(session, out, "gold/stabilities", "service", "stability_us", "messages"),
+        analyses=analyses_in(session, out),
         version=_version(),
     )
     diagrams = Diagrams(os.fspath(trace_dir))

@@ -57,10 +57,10 @@ def _throughput(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
         rate = row["messages_per_s"]
         if rate is None:
             return "", "–"
-        return f'<i class="bar" style="width:{_percent(rate / top)}"></i>', f"{rate:,.0f}"
+        return f'<i class="bar" style="width:{percent(rate / top)}"></i>', f"{rate:,.0f}"
 
     title = "messages delivered per second at a member"
-    return _chart("Throughput", title, parts, bar, Axis([], float, ""))
+    return chart("Throughput", title, parts, bar, Axis([], float, ""))
 
 
 def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
@@ -74,14 +74,14 @@ def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
             return "", "–"
         low, high = (axis.position(row[name]) for name in ("p50_us", "p99_us"))
         drawn = (
-            f'<i class="span" style="left:{_percent(low)};width:{_percent(high - low)}"></i>'
-            f'<i class="dot" style="left:{_percent(low)}"></i>'
-            f'<i class="end" style="left:{_percent(high)}"></i>'
+            f'<i class="span" style="left:{percent(low)};width:{percent(high - low)}"></i>'
+            f'<i class="dot" style="left:{percent(low)}"></i>'
+            f'<i class="end" style="left:{percent(high)}"></i>'
         )
         return drawn, f"{time_of(row['p50_us'])} – {time_of(row['p99_us'])}"
 
     title = "median (●) and 99th percentile (|)"
-    return _chart("Latency", title, parts, span, axis)
+    return chart("Latency", title, parts, span, axis)
 
 
 # -- recoveries ------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _times(
             line, axis
         ), f"{count_of(total, counted)}: half in {median}, all in {longest}"
 
-    return _chart(name, title, parts, spread, axis, lambda row: row["end"])
+    return chart(name, title, parts, spread, axis, lambda row: row["end"])
 
 
 def _median(line: Sequence[tuple[int, int]]) -> int:
@@ -143,8 +143,8 @@ def _histogram(line: Sequence[tuple[int, int]], axis: Axis) -> str:
         counts[min(int(axis.position(us) * CLASSES), CLASSES - 1)] += count
     most = max(counts)
     return "".join(
-        f'<i class="pile" style="left:{_percent(index / CLASSES)};'
-        f'height:{_percent(max(count / most, 0.08))}"></i>'
+        f'<i class="pile" style="left:{percent(index / CLASSES)};'
+        f'height:{percent(max(count / most, 0.08))}"></i>'
         for index, count in enumerate(counts)
         if count
     )
@@ -167,14 +167,14 @@ def _label(us: float) -> str:
     return f"{us / unit:,.0f} {name}"
 
 
-def _percent(part: float) -> str:
+def percent(part: float) -> str:
     return f"{part * 100:.1f}%"
 
 
 Draw = Callable[[Mapping[str, Any]], tuple[str, str]]
 
 
-def _chart(
+def chart(
     name: str,
     title: str,
     parts: Parts,
@@ -182,7 +182,7 @@ def _chart(
     axis: Axis,
     kind: Callable[[Mapping[str, Any]], str] = _kind,
 ) -> str:
-    ticks = [(_percent(axis.position(value)), text) for value, text in axis.ticks]
+    ticks = [(percent(axis.position(value)), text) for value, text in axis.ticks]
     lines = "".join(f'<i class="tick" style="left:{at}"></i>' for at, _ in ticks)
     labels = "".join(f'<span style="left:{at}">{text}</span>' for at, text in ticks)
     bodies = []

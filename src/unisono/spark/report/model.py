@@ -56,6 +56,8 @@ class Findings:
     stabilities: Mapping[tuple[str, str], Sequence[tuple[int, int]]] = field(default_factory=dict)
     """By protocol and service: ascending times from delivery to stability in microseconds, with the
     count of each."""
+    analyses: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """By table, the rows that the panels show."""
     diagrams: Mapping[str, Diagram] = field(default_factory=dict)
     """By run."""
     version: str = ""

@@ -15,6 +15,7 @@ from unisono.spark.report.charts import recoveries_section, stability_section, s
 from unisono.spark.report.diagrams import diagram_style
 from unisono.spark.report.markup import clean, column, count_of, figure, more_in, section, table
 from unisono.spark.report.model import Curves, Findings
+from unisono.spark.report.panels import panels
 from unisono.spark.report.verdicts import laws_section
 
 MEASURES_SHOWN_MAX: Final = 60
@@ -35,6 +36,7 @@ def page(findings: Findings, curves: Curves) -> str:
         "curves": ("Curves", _plots(curves)),
         "recoveries": ("Recoveries", recoveries_section(findings)),
         "stability": ("Stability", stability_section(findings)),
+        **panels(findings),
         "measures": ("Measures", _measures(findings)),
         "quarantine": ("Quarantine", _quarantine(findings)),
     }
