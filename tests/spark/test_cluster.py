@@ -193,10 +193,18 @@ def lines_of(title: str) -> list[str]:
     return [line for line in lines if re.match(r"(\w+=\S+ )?unisono ", line)]
 
 
-def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("OSError: [Errno 28] No space left on device", "no space left on the disk"),
+        ("java.lang.OutOfMemoryError: Java heap space", "memory ran short"),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate", "memory ran short"),
+        ("SparkException: Python worker exited unexpectedly (crashed)", "memory ran short"),
+    ],
+)
+def test_a_shortage_is_one_line(monkeypatch: pytest.MonkeyPatch, error: str, said: str) -> None:
     """Also out of the pages that Spark makes of a task's error."""
     stopped = SimpleNamespace(stop=lambda: None)
     monkeypatch.setattr("unisono.spark.session.open_session", lambda *_, **__: stopped)
-    full = pytest.raises(Misuse, match="no space left on the disk")
-    with full, sparking.session_on("local[1]", "test", {}, 0):
-        raise RuntimeError("Job aborted\n  OSError: [Errno 28] No space left on device\n  at …")
+    with pytest.raises(Misuse, match=said), sparking.session_on("local[1]", "test", {}, 0):
+        raise RuntimeError(f"Job aborted\n  {error}\n  at …")

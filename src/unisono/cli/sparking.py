@@ -30,7 +30,19 @@ QUICK: Final[Mapping[str, str | int | bool]] = {
 }
 """For a small trace, which never earns back good compilation and planning."""
 CONNECT_S: Final = 10
-FULL: Final = os.strerror(errno.ENOSPC)
+NO_SPACE: Final = (
+    "no space left on the disk of --out, of TMPDIR or of Spark's scratch directory: free some, or"
+    " choose others"
+)
+NO_MEMORY: Final = (
+    "memory ran short: run fewer tasks at once, as with --master local[1], or give Java more, with"
+    " --conf spark.driver.memory=4g"
+)
+SHORTAGES: Final = {
+    re.escape(os.strerror(errno.ENOSPC)): NO_SPACE,
+    "OutOfMemoryError|MemoryError|Python worker exited unexpectedly": NO_MEMORY,
+}
+"""By what Spark's error has in it, what to say instead of its pages."""
 
 
 def check_master(master: str) -> None:
@@ -67,29 +79,28 @@ def session_on(
     master: str, app: str, conf: Mapping[str, str], nbytes: int
 ) -> Iterator[SparkSession]:
     """A session for this much data, stopped afterwards. `conf` overrides our settings."""
-    from unisono.spark.session import in_words, is_interrupted, open_session
+    from unisono.spark.session import in_words, is_interrupted, is_local, open_session
 
     check_master(master)
     check_reachable(master)
-    ours = QUICK if nbytes < SMALL_BYTES else {}
+    ours = QUICK if nbytes < SMALL_BYTES and is_local(master) else {}
     try:
         session = open_session(master, app, **{**ours, **conf})
     except UnisonoError:
         raise
     except Exception as error:
+        remedy = "look at --conf" if conf else "try local[*]"
         raise Misuse(
-            f"no Spark session on --master {master!r} ({in_words(error)}): try local[*]"
+            f"no Spark session on --master {master!r} ({in_words(error)}): {remedy}"
         ) from None
     try:
         yield session
     except Exception as error:
         if is_interrupted(error):
             raise KeyboardInterrupt from None
-        if FULL in str(error):
-            raise Misuse(
-                "no space left on the disk of --out, of TMPDIR or of Spark's scratch directory:"
-                " free some, or choose others; the runs that were complete are kept"
-            ) from None
+        for pattern, said in SHORTAGES.items():
+            if re.search(pattern, f"{type(error).__name__}: {error}"):
+                raise Misuse(f"{said}; the runs that were complete are kept") from None
         raise
     finally:
         session.stop()
