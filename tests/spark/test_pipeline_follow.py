@@ -14,12 +14,12 @@ from tests.cli.running import here, refused
 from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
 from unisono.laws import Verdict
-from unisono.spark import follow
-from unisono.spark.follow import VerdictStream
+from unisono.spark import follow, tasks
+from unisono.spark.follow import Judged, VerdictStream
 from unisono.spark.pipeline import PipelineResult, run_pipeline
 from unisono.spark.results import runs_in
 from unisono.spark.runs import Input, changed, inputs_in
-from unisono.trace.files import TraceFile
+from unisono.trace.files import TraceFile, runs_of, trace_files
 
 LAWS = ("no_duplication", "validity")
 CLAIMED = {"story": LAWS}
@@ -110,6 +110,17 @@ def test_a_run_is_judged_as_it_grows(spark: Any, tmp_path: Path) -> None:
     assert not any(verdict.kept for verdict in stream.verdicts.values())
 
 
+def test_a_run_that_goes_on_in_files_not_listed_is_judged_so_far(tmp_path: Path) -> None:
+    """All files that were listed have their end, and another began before they were read."""
+    write_trace(story("a: view 1 a | send | crash"), tmp_path)
+    (run,) = runs_of(trace_files(tmp_path))
+    output = tasks.Output(str(tmp_path / "out"), silver=False, going_on=True)
+    assert tasks._judge(run, CLAIMED, output)["whole"]
+    TraceFile(tmp_path, run.name, "a", 2)
+    assert not tasks._judge(run, CLAIMED, output)["whole"]
+    assert tasks._judge(run, CLAIMED, output._replace(going_on=False))["whole"]
+
+
 def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in ("brief", "stays"):
         write_trace(story("a: view 1 a", run=run), tmp_path / "trace")
@@ -141,7 +152,8 @@ def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_long_run_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """It grows by 1 MB a poll for 1,000 polls, and a megabyte is judged in 0.1 s."""
-    now, polls, read = [0.0], [0], list[int]()
+    now, polls, read, reports = [0.0], [0], list[int](), list[float]()
+    told: list[Judged] = []
 
     def inputs(directory: Any) -> dict[str, Input]:
         nbytes = 1_000_000 * min(1000, polls[0] + 1)
@@ -155,8 +167,14 @@ def test_a_long_run_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None
         open_ones = frozenset(("long",) if more["going_on"] else ())
         return PipelineResult(Path(), Path(), 1, 0, {"long": verdict}, so_far=open_ones)
 
+    def refreshed(*args: Any) -> None:
+        """All runs are many: it takes long."""
+        reports.append(now[0])
+        now[0] += 30.0
+
     monkeypatch.setattr(follow, "inputs_in", inputs)
     monkeypatch.setattr(follow, "run_pipeline", judged)
+    monkeypatch.setattr(follow, "refresh", refreshed)
     monkeypatch.setattr(follow.os.path, "isdir", lambda path: True)
     stream = VerdictStream(
         None,  # type: ignore[arg-type]
@@ -165,6 +183,7 @@ def test_a_long_run_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None
         CLAIMED,
         every_s=5.0,
         idle_s=20.0,
+        done=told.append,
         sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
         clock=lambda: now[0],
     )
@@ -172,6 +191,11 @@ def test_a_long_run_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None
     assert read[-2:] == [1000, 1000], "when it grows no more, and for good"
     assert sum(read) < 20 * 1000, "megabytes, of which there are 1,000; at each poll: 500,000"
     assert all(b <= a * 1.5 + 50 for a, b in pairwise(read)), "and never far behind"
+    assert len(told) == len(read) and told[-1].so_far == 0
+    assert "1 run," in str(told[0]) and all(each.behind_bytes == 0 for each in told)
+    assert len(reports) < len(read), "not with each poll"
+    assert all(b - a >= 30 for a, b in pairwise(reports))
+    assert reports[-1] >= now[0] - 100, "and in the end"
 
 
 def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:

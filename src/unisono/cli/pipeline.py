@@ -14,8 +14,15 @@ from rich.table import Table
 
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
 from unisono.cli.sparking import conf_of, session_on
-from unisono.cli.verify import CLAIMED_BY_ALL, check_some, claims, exit_code, print_unjudged
-from unisono.errors import Misuse
+from unisono.cli.verify import (
+    CLAIMED_BY_ALL,
+    check_some,
+    claims,
+    exit_code,
+    print_quarantined,
+    print_unjudged,
+)
+from unisono.errors import BadTrace, Misuse
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import specs
 from unisono.trace.files import trace_files
@@ -157,9 +164,7 @@ def measured(
 ) -> PipelineResult:
     """Run the pipeline in a session that is opened and stopped here."""
     request = request or PipelineRequest()
-    paths = [found.path for found in trace_files(directory)]
-    nbytes = sum(path.stat().st_size for path in paths if path.is_file())
-    with session_on(master, APP, request.conf, nbytes) as session:
+    with session_on(master, APP, request.conf, _nbytes_in(directory)) as session:
         from unisono.spark.pipeline import run_pipeline
 
         return run_pipeline(
@@ -176,6 +181,15 @@ def measured(
         )
 
 
+def _nbytes_in(directory: Path) -> int:
+    """The size of a trace; 0 where there is none yet."""
+    try:
+        paths = [found.path for found in trace_files(directory)]
+        return sum(path.stat().st_size for path in paths if path.is_file())
+    except (BadTrace, FileNotFoundError):
+        return 0
+
+
 def followed(
     directory: Path,
     out_dir: Path,
@@ -187,7 +201,7 @@ def followed(
 ) -> int:
     """Judge runs as they grow and print each new verdict. Ends on Ctrl-C, or after `idle_s` without
     a change."""
-    with session_on(master, APP, request.conf, 0) as session:
+    with session_on(master, APP, request.conf, _nbytes_in(directory)) as session:
         from unisono.spark.follow import VerdictStream
 
         stream = VerdictStream(
@@ -201,6 +215,7 @@ def followed(
             request.silver,
             report,
             delta=request.delta,
+            done=lambda judged: err().print(str(judged), style="dim", highlight=False),
         )
         try:
             for news in stream:
@@ -251,7 +266,8 @@ def show(result: PipelineResult) -> None:
             )
         console.print(together(result.summary))
         console.print(f"{len(result.verdicts):,} runs, {len(broken):,} broke a law")
-    console.print(f"{result.events:,} events judged, {result.quarantined:,} in quarantine")
+    console.print(f"{result.events:,} events judged")
+    print_quarantined(console, result.quarantine, result.quarantined)
     print_unjudged(console, result.contradicted, result.unjudged)
     if result.skipped:
         done = len(result.processed)

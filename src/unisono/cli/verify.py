@@ -18,6 +18,7 @@ from unisono.trace.reading import Quarantined
 
 CLAIMED_BY_ALL: Final = ("no_creation", "no_duplication")
 """Checked for an unknown protocol: every service level implies them."""
+QUARANTINED_SHOWN_MAX: Final = 5
 
 
 def claimed() -> dict[str, tuple[str, ...]]:
@@ -54,6 +55,17 @@ def exit_code(kept: bool, unjudged: int, allow_quarantined: bool, uncertain: boo
     if not kept:
         return BROKEN
     return OK if not uncertain and (allow_quarantined or not unjudged) else BAD_INPUT
+
+
+def print_quarantined(
+    console: Console, first: Sequence[tuple[str, int | None, str]], count: int
+) -> None:
+    """The first of them: path, row and reason."""
+    if count:
+        console.print(f"[yellow]not judged: {count:,} rows or files[/]")
+    for path, row, reason in first[:QUARANTINED_SHOWN_MAX]:
+        where = path if row is None else f"{path} row {row}"
+        console.print(f"  {where}: {reason}", markup=False)
 
 
 def print_unjudged(
@@ -107,10 +119,6 @@ def show(found: Mapping[str, JudgedRun], quarantined: Sequence[Quarantined]) -> 
                 f" {' and '.join(CLAIMED_BY_ALL)} were checked[/]"
             )
         print_violations(console, run.verdict.violations)
-    if quarantined:
-        console.print(f"[yellow]not judged: {len(quarantined)} rows or files[/]")
-        for each in quarantined[:5]:
-            where = each.path if each.row is None else f"{each.path} row {each.row}"
-            console.print(f"  {where}: {each.reason}", markup=False)
+    print_quarantined(console, quarantined, len(quarantined))
     contradicted = {name: run.contradicted for name, run in found.items()}
     print_unjudged(console, contradicted, _unjudged(quarantined))

@@ -70,6 +70,9 @@ class PipelineResult:
     """By run."""
     unjudged_by_run: dict[str, int] = field(default_factory=dict)
     """Quarantined rows and files, without those that a killed process did not finish."""
+    quarantine: Sequence[tuple[str, int | None, str]] = ()
+    """Of what is quarantined the first: path, row and reason."""
+    events_by_run: dict[str, int] = field(default_factory=dict)
     contradicted: dict[str, Sequence[str]] = field(default_factory=dict)
     """By run, the incarnations whose rows differ between two files."""
     measures: list[dict[str, Any]] = field(default_factory=list)
@@ -122,6 +125,7 @@ def run_pipeline(
     silver: bool = True,
     going_on: bool = False,
     delta: str | None = None,
+    joint: bool = True,
 ) -> PipelineResult:
     """Process the runs that are new or have changed. `claimed` are the laws of each protocol,
     `others` those of a protocol that is not in it; `progress` is called with the next step.
@@ -129,7 +133,8 @@ def run_pipeline(
     `everything`: process all runs, and drop those that are gone; `runs`: only these; without
     `silver` only gold and quarantine are written; `going_on`: a run with a file without an end is
     not judged by eventual laws; `delta`: the tables are written as Delta Lake too, below this URI,
-    or below `out_dir` if it is empty, and the large ones only there.
+    or below `out_dir` if it is empty, and the large ones only there; without `joint` the tables
+    about many runs and the report are left to `refresh`.
     """
     if everything and runs:
         raise Misuse("give --all or --run, not both")
@@ -138,7 +143,7 @@ def run_pipeline(
     check_claims(claimed)
     with open_layout(Path(out_dir)) as layout:
         rows_in = None if not silver else PARQUET if delta is None else DELTA
-        lake = None if delta is None else DeltaTables(delta or str(layout.out / DELTA))
+        lake = _lake(layout, delta)
         laws = _ClaimedLaws(claimed, tuple(others))
         todo = list(inputs.values())
         if not everything:
@@ -167,12 +172,38 @@ def run_pipeline(
             layout.drop(gone)
             if lake is not None:
                 lake.drop([run_of(folder) for folder in gone])
-        if layout.stale:
-            report("summarizing all runs")
-            _summarize(session, layout, lake)
-        report("writing the report")
-        layout.write_report(build_report(session, layout.out, trace_dir))
+        if joint:
+            _refresh(session, layout, lake, trace_dir, report)
         return _result(session, layout.out, inputs, todo)
+
+
+def refresh(
+    session: SparkSession,
+    trace_dir: str | os.PathLike[str],
+    out_dir: str | os.PathLike[str],
+    delta: str | None = None,
+) -> None:
+    """Make the tables about many runs and the report from the tables of the runs."""
+    with open_layout(Path(out_dir)) as layout:
+        _refresh(session, layout, _lake(layout, delta), trace_dir, lambda step: None)
+
+
+def _lake(layout: ResultLayout, delta: str | None) -> DeltaTables | None:
+    return None if delta is None else DeltaTables(delta or str(layout.out / DELTA))
+
+
+def _refresh(
+    session: SparkSession,
+    layout: ResultLayout,
+    lake: DeltaTables | None,
+    trace_dir: str | os.PathLike[str],
+    report: Progress,
+) -> None:
+    if layout.stale:
+        report("summarizing all runs")
+        _summarize(session, layout, lake)
+    report("writing the report")
+    layout.write_report(build_report(session, layout.out, trace_dir))
 
 
 class _ClaimedLaws(NamedTuple):
@@ -251,12 +282,14 @@ def _result(
         quarantined=found.quarantined,
         verdicts=found.verdicts,
         unjudged_by_run={row["run"]: row["unjudged"] for row in known},
+        quarantine=found.quarantine,
+        events_by_run={row["run"]: row["events"] for row in known},
         contradicted=dict(found.contradicted),
         measures=[row for row in found.measures if row["node"] is None],
         processed=done,
         skipped=len(inputs) - len(done),
         open=frozenset(row["run"] for row in known if not row["whole"]),
         so_far=frozenset(row["run"] for row in known if row["fingerprint"].startswith(OPEN)),
-        summary=summary_in(out),
+        summary=summary_in(out) if (out / SUMMARY).is_dir() else [],
         replays={row["run"]: row["replay"] for row in known if row["replay"]},
     )

@@ -11,12 +11,13 @@ import os
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from unisono.errors import Misuse
+from unisono.errors import BadTrace, Misuse
 from unisono.laws import LAWS, Verdict
 from unisono.laws.columnar.history import HistoryColumns
 from unisono.laws.columnar.judging import operations_of, read_run, verdict_on
@@ -38,7 +39,7 @@ from unisono.spark.tables import RowTables, write_deliveries
 from unisono.spark.work import WorkCounts
 from unisono.trace.checks import TORN
 from unisono.trace.columns import Codes
-from unisono.trace.files import RunFiles, TraceFiles, runs_of
+from unisono.trace.files import RunFiles, TraceFiles, runs_of, trace_files
 from unisono.trace.scan import ScanResult
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def _judge(run: RunFiles, claimed: Claims, output: Output) -> dict[str, Any]:
     tables = [RowTables(writer, codes)] if output.silver else []
     scan, histories = read_run(run, codes, work, *tables)
     others = claimed.get(ANY_PROTOCOL, ())
+    if output.going_on and _has_grown(run):
+        scan.whole = False
     going_on = output.going_on and not scan.whole
     verdict = verdict_on(
         histories, lambda name: claimed.get(name, others), going_on, operations_of(run)
@@ -149,6 +152,14 @@ def _judge(run: RunFiles, claimed: Claims, output: Output) -> dict[str, Any]:
     _write_quarantine(writer, scan)
     writer.close()
     return {"run": run.name, **_counts(scan, histories, verdict)}
+
+
+def _has_grown(run: RunFiles) -> bool:
+    """Whether there are files that were not when the run was listed: it goes on in them."""
+    with suppress(BadTrace):
+        listed = {file.path for file in run.files}
+        return any(file.path not in listed for file in trace_files(run.files[0].path.parent))
+    return False
 
 
 def _counts(
