@@ -254,6 +254,8 @@ async def _work(
             await carrier.send([member.payload(HELLO)])
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(receiver.all_here.wait(), HELLO_S)
+        # All listen now; a network without repair may have lost those before.
+        await carrier.send([member.payload(HELLO)])
         answer({"ready": True})
         async for command in commands():
             answer(await member.obey(command))

@@ -279,6 +279,15 @@ class PayloadBatch(list[bytes]):
         self.nbytes += more.nbytes
         self.extend(more)
 
+    def add_one(self, payload: bytes) -> None:
+        """One more behind these."""
+        length = len(payload)
+        if length != self.length:
+            self.length = VARIED
+            self.longest = max(self.longest, length)
+        self.nbytes += length
+        self.append(payload)
+
 
 @dataclass(frozen=True, slots=True)
 class Burst(Sequence[memoryview]):

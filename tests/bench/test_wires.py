@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.wires import Cost, cost, enough
+from tests.bench.wires import Cost, cost, enough, lone_calls, mixed_cost
 from tests.harness import ROOT
 
 
-def listed() -> list[list[str]]:
-    """The rows of the table in the documents."""
+def listed(what: str = "") -> list[list[str]]:
+    """The rows of a table in the documents."""
     text = (ROOT / "docs" / "BENCHMARKS.md").read_text()
-    table = text.partition("tests.bench.wires: begin -->")[2].partition("<!--")[0]
+    table = text.partition(f"tests.bench.wires{what}: begin -->")[2].partition("<!--")[0]
     lines = [line for line in table.splitlines() if line.startswith("| ")]
     return [[cell.strip().replace(",", "") for cell in line.split("|")[1:-1]] for line in lines[1:]]
 
@@ -26,6 +26,13 @@ def test_a_message_costs_what_the_page_states(row: list[str]) -> None:
     assert found.calls <= told.calls * 1.15
     assert found.packets == pytest.approx(told.packets, abs=0.001)
     assert found.nbytes == pytest.approx(told.nbytes, abs=1)
+
+
+@pytest.mark.parametrize("row", listed(", paths"), ids=lambda row: row[0])
+def test_a_lone_message_and_mixed_lengths_cost_what_the_page_states(row: list[str]) -> None:
+    protocol, lone, mixed = row
+    assert lone_calls(protocol) <= int(lone) * 1.15
+    assert mixed_cost(protocol).calls <= float(mixed) * 1.15
 
 
 def test_a_small_message_of_the_ring_is_hardly_looked_at() -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from unisono import protocols
+from unisono.bench.member import mixed_sizes
 from unisono.core import (
     Arm,
     Core,
@@ -151,8 +152,15 @@ def counted() -> Iterator[list[int]]:
 
 def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Cost:
     """All senders use their credit, until all members have delivered so many messages."""
+    count_max = max(1, min(512, BATCH_BYTES // (size or 1)))
+    return cost_of_batches(protocol, members, [bytes(size)] * count_max, senders, count)
+
+
+def cost_of_batches(
+    protocol: str, members: int, batch: list[bytes], senders: int, count: int
+) -> Cost:
     wire = Wire(protocol, members)
-    batch = [bytes(size)] * max(1, min(512, BATCH_BYTES // (size or 1)))
+    batch_bytes = sum(map(len, batch)) + 64 * len(batch)
     share = -(-count // senders // len(batch)) * len(batch)
     said = [0] * senders
     before = list(wire.heard)
@@ -162,9 +170,7 @@ def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Co
             senders * share
         ):
             for index in range(senders):
-                while said[index] < share and wire.cores[index].send_credit() > len(batch) * (
-                    size + 64
-                ):
+                while said[index] < share and wire.cores[index].send_credit() > batch_bytes:
                     wire.step(index, event)
                     said[index] += len(batch)
             wire.pump()
@@ -172,6 +178,30 @@ def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Co
     return Cost(calls[0] / total, wire.packets / total, wire.nbytes / total)
 
 
+def mixed_cost(protocol: str) -> Cost:
+    """Of messages of 20 to 200 bytes, three members, one sends."""
+    batch = [bytes(size) for size in mixed_sizes(MIXED_BYTES, 512)]
+    return cost_of_batches(protocol, 3, batch, 1, enough(3, MIXED_BYTES))
+
+
+def lone_calls(protocol: str) -> int:
+    """From the sender's call until the last of three members has delivered a lone message: the
+    usual one of several, since some meet a timer."""
+    wire, found = Wire(protocol, 3), []
+    for _ in range(LONE_COUNT):
+        for _ in range(LONE_PAUSE):
+            wire.pump()
+        before = list(wire.heard)
+        with counted() as calls:
+            wire.step(0, Multicast([bytes(64)], Service.AGREED))
+            while wire.heard == before or min(wire.heard) < max(wire.heard):
+                wire.pump()
+        found.append(calls[0])
+    return sorted(found)[LONE_COUNT // 2]
+
+
+MIXED_BYTES: Final = 110
+LONE_COUNT, LONE_PAUSE = 25, 200
 SIZES: Final = (64, 1000, 65_536)
 MEMBERS: Final = (3, 16)
 
@@ -200,5 +230,12 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def paths() -> str:
+    lines = ["| protocol | lone | mixed |", "|---|---:|---:|"]
+    for protocol in ("ring", "mtp", "rmp", "transis"):
+        lines.append(f"| {protocol} | {lone_calls(protocol)} | {mixed_cost(protocol).calls:.2f} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    print(table())
+    print(table(), paths(), sep="\n\n")

@@ -22,10 +22,11 @@ from unisono.processes import RunFailed
 HOSTS = tuple(Host(at, f"10.77.0.{at + 1}", (), "eth0") for at in range(3))
 NAMES = ["corosync", "corosync-plain", "jgroups", "pysyncobj", "nats", "redis"]
 """Those that have to be installed."""
+FLOORS = ["asyncio", "raw"]
 
 
 def test_every_peer_is_found_by_its_name() -> None:
-    assert list(peers()) == [*NAMES, "raw"]
+    assert list(peers()) == [*NAMES, "unisono-threads", *FLOORS]
     assert [each.name for each in peers().values()] == list(peers())
 
 

@@ -13,7 +13,7 @@ from unisono.bench.system import Workload
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", [name for name in peers() if name != "raw"])
+@pytest.mark.parametrize("name", [name for name in peers() if name not in ("raw", "asyncio")])
 def test_every_member_delivers_the_same_in_the_same_order(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

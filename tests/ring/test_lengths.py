@@ -151,3 +151,12 @@ def test_as_many_as_fit(messages: list[bytes], room: int, left: int) -> None:
         assert len(messages[0]) <= room
     if fit < min(left, len(messages)):
         assert ends[fit] > room
+
+
+def test_as_many_of_thousands_fit() -> None:
+    messages = [bytes(number % 7) for number in range(3000)]
+    ends = list(accumulate(len(message) + 4 for message in messages))
+    for room in (ends[511] - 1, ends[511], ends[512], ends[1600] + 1, ends[-1], ends[-1] - 1):
+        wanted = sum(end <= room for end in ends)
+        assert Pending(messages, VARIED, 4).fit(room, 5000, 4) == wanted
+    assert Pending(messages, VARIED, 4).fit(1 << 20, 1000, 4) == 1000

@@ -1,16 +1,19 @@
 """A member of Unisono that obeys the line protocol: `python -m unisono.bench.member HOW`.
 
-HOW is a JSON object: `count` (members of the group), `service`, `state_octets`, `newcomer`, and
-`join`, the arguments of `unisono.join`. It uses what every application can: bursts in by
-`multicast_many`, bursts out by `batches`.
+HOW is a JSON object: `count` (members of the group), `service`, `use`, `state_octets`, `newcomer`,
+and `join`, the arguments of `unisono.join`. It uses what every application can: bursts in by
+`multicast_many`, bursts out by `batches`; with `use` "each" message by message, with "mixed" bursts
+of messages of many lengths.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import sys
 import time
+from collections.abc import Sequence
 from itertools import islice
 from json import loads
 from typing import Any, Final
@@ -23,6 +26,7 @@ from unisono.bench.line_protocol import (
     LOAD,
     PROBE,
     SAMPLES_MAX,
+    SIZE_MIN,
     STAMP_END,
     Command,
     answer,
@@ -48,6 +52,9 @@ PAUSE_S: Final = 0.001
 """Above a thousand messages a second they are sent in batches, one a millisecond."""
 EARLY_COUNT_MAX: Final = 4096
 """Batches kept for the next command: other members may have read theirs earlier."""
+EACH, MIXED = "each", "mixed"
+"""How it is used, if not by bursts of equal messages."""
+EACH_COUNT_MAX: Final = 512
 
 
 class Measurement:
@@ -61,7 +68,7 @@ class Measurement:
         self._marks = 0
         self._mark = payload(END, command.round)
 
-    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: Sequence[Item], payloads: list[bytes]) -> None:
         """A batch of the stream, and the payloads of its messages."""
         raise NotImplementedError
 
@@ -86,10 +93,10 @@ class Loading(Measurement):
         self._head = head(DATA, command.round)
         self._count = self._first_ns = self._last_ns = 0
 
-    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
-        if self.command.size <= COMPARED_BYTES_MAX:
-            found = payloads.count(self._data)
-        else:
+    def received(self, now_ns: int, batch: Sequence[Item], payloads: list[bytes]) -> None:
+        small = self.command.size <= COMPARED_BYTES_MAX
+        found = payloads.count(self._data) if small else 0
+        if found < len(payloads):  # Large, of many lengths, or with an end mark.
             found = sum(each.startswith(self._head) for each in payloads)
         if found:
             self._count += found
@@ -123,7 +130,7 @@ class Probing(Measurement):
         self._count = 0
         self._samples_us: list[float] = []
 
-    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: Sequence[Item], payloads: list[bytes]) -> None:
         for each in islice(payloads, self._skip, None, self._stride):
             if self.is_resilient:
                 break
@@ -134,8 +141,8 @@ class Probing(Measurement):
         if self.is_resilient and len(payloads) < len(batch):
             self._sample_stable(now_ns, batch)
 
-    def _sample_stable(self, now_ns: int, batch: StreamBatch) -> None:
-        for notice in batch.notices():
+    def _sample_stable(self, now_ns: int, batch: Sequence[Item]) -> None:
+        for notice in batch.notices() if isinstance(batch, StreamBatch) else batch:
             mine = notice.messages if isinstance(notice, Stable) else ()
             for message in mine:
                 if message.payload[:STAMP_END] in self.own and len(self._samples_us) < SAMPLES_MAX:
@@ -152,7 +159,7 @@ class Crashing(Measurement):
         super().__init__(command, level)
         self._view_ns = self._first_ns = 0
 
-    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: Sequence[Item], payloads: list[bytes]) -> None:
         for item in batch:
             if isinstance(item, View):
                 # Not one from before: the group may have formed through views of this size.
@@ -176,23 +183,24 @@ MEASUREMENTS: Final[dict[str, type[Measurement]]] = {
 class BenchMember:
     """Reads the group's stream and obeys commands."""
 
-    def __init__(self, group: Group, count: int, service: str) -> None:
+    def __init__(self, group: Group, count: int, service: str, use: str) -> None:
         self._group = group
         self._count = count
+        self._use = use
         level = level_named(service)
         if level is None:
             raise UnisonoError(f"no level is called {service!r}")
         self._level = level
         self._measurement: Measurement | None = None
         self._fallen = ""
-        self._early: list[tuple[int, StreamBatch, list[bytes]]] = []
+        self._early: list[tuple[int, Sequence[Item], list[bytes]]] = []
         self.together = asyncio.Event()
 
     async def listen(self) -> None:
         """For ever. A failure between commands is kept for the next one: the others may only have
         left before us."""
         try:
-            await self._receive()
+            await (self._receive_each() if self._use == EACH else self._receive())
         except UnisonoError as trouble:
             if self._measurement is not None or not self.together.is_set():
                 raise
@@ -205,11 +213,30 @@ class BenchMember:
             payloads = batch.payloads()
             if len(payloads) < len(batch):  # Rare: most batches are messages alone.
                 self._look_at_views(batch.notices())
-            if self._measurement is not None:
-                self._measurement.received(now_ns, batch, payloads)
-            elif len(self._early) < EARLY_COUNT_MAX:
-                self._early.append((now_ns, batch, payloads))
+            self._received(now_ns, batch, payloads)
         raise UnisonoError(f"the member is out of the group: {self._group.stopped}")
+
+    async def _receive_each(self) -> None:
+        """Message by message; a load is counted some hundred at a time."""
+        items: list[Item] = []
+        async for item in self._group:
+            items.append(item)
+            if type(item) is Message:
+                loading = type(self._measurement) is Loading
+                if loading and len(items) < EACH_COUNT_MAX and item.payload[0] == DATA:
+                    continue
+            else:
+                self._look_at_views([item])
+            found = [each.payload for each in items if isinstance(each, Message)]
+            self._received(time.monotonic_ns(), items, found)
+            items = []
+        raise UnisonoError(f"the member is out of the group: {self._group.stopped}")
+
+    def _received(self, now_ns: int, batch: Sequence[Item], payloads: list[bytes]) -> None:
+        if self._measurement is not None:
+            self._measurement.received(now_ns, batch, payloads)
+        elif len(self._early) < EARLY_COUNT_MAX:
+            self._early.append((now_ns, batch, payloads))
 
     def _look_at_views(self, batch: list[Item]) -> None:
         for item in batch:
@@ -257,10 +284,15 @@ class BenchMember:
     async def _load(self, measurement: Measurement) -> None:
         command, service, send = measurement.command, self._level, self._group.multicast_many
         count = max(1, min(BURST_COUNT, -(-BURST_BYTES // command.size)))
-        burst = [payload(DATA, command.round, command.size)] * count
+        sizes = mixed_sizes(command.size, count) if self._use == MIXED else [command.size] * count
+        burst = [payload(DATA, command.round, size) for size in sizes]
         end_ns, now_ns = command.end_ns, time.monotonic_ns
         while now_ns() < end_ns:
-            await send(burst, service)
+            if self._use == EACH:
+                for each in burst:
+                    await self._group.multicast(each, service)
+            else:
+                await send(burst, service)
             measurement.sent += count
 
     async def _send_evenly(self, measurement: Measurement) -> None:
@@ -282,6 +314,16 @@ class BenchMember:
                 measurement.sent += due
             next_ns = begin_ns + due_count * gap_ns
             await asyncio.sleep(max(next_ns / 1e9 - time.monotonic(), PAUSE_S))
+
+
+def mixed_sizes(mean: int, count: int) -> list[int]:
+    """From 20 to 200 bytes where the mean is 110: all lengths, in an order that is always the
+    same."""
+    low, high = mean * 2 / 11, mean * 20 / 11
+    step = (high - low) / max(1, count - 1)
+    found = [max(SIZE_MIN, round(low + step * at)) for at in range(count)]
+    random.Random(0).shuffle(found)
+    return found
 
 
 async def joined(how: dict[str, Any], adopted: asyncio.Event) -> Group:
@@ -313,7 +355,7 @@ async def work(how: dict[str, Any]) -> None:
         await asyncio.gather(joining, return_exceptions=True)
         return
     group = await joining
-    member = BenchMember(group, how["count"], how["service"])
+    member = BenchMember(group, how["count"], how["service"], how["use"])
 
     async def obey() -> None:
         if how.get("newcomer"):

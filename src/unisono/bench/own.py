@@ -22,7 +22,9 @@ PREFIX: Final = "unisono-"
 GROUP: Final = "bench"
 JOIN_S, LEAVE_S = 30.0, 2.0
 LIBRARY, DAEMON = "library", "daemon"
-VIAS: Final = (LIBRARY, DAEMON)
+EACH, MIXED = "each", "mixed"
+"""By the library, message by message; by the library, messages of many lengths."""
+VIAS: Final = (LIBRARY, DAEMON, EACH, MIXED)
 
 
 def ordered_protocols() -> tuple[str, ...]:
@@ -106,6 +108,7 @@ class Launcher:
         how = {
             "count": count,
             "service": self._workload.service,
+            "use": self._workload.via,
             "state_octets": state_bytes,
             "newcomer": newcomer,
             "join": self._join_arguments(host),

@@ -25,7 +25,8 @@ class Workload:
     senders: int
     service: str = "agreed"
     via: str = "library"
-    """`library` or `daemon`; peers have one way only and ignore it."""
+    """`library` or `daemon`, by bursts; `each`, `mixed`: by the library, message by message, or
+    bursts of many lengths. Peers have one way only and ignore it."""
 
     def __str__(self) -> str:
         return f"{self.senders} of {self.members} sending {self.size} B"

@@ -345,7 +345,12 @@ def bench(
         typer.Option(help="As fifo,agreed,resilient(all); default: that of each protocol."),
     ] = None,
     via: Annotated[
-        Words, typer.Option(metavar="library|daemon", help="How members join; default: library.")
+        Words,
+        typer.Option(
+            metavar="WAY,…",
+            help="How they join and send: library, daemon: bursts; each: message by message;"
+            " mixed: bursts of many lengths. Default: library.",
+        ),
     ] = None,
     load: Annotated[
         Words,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
 
 from unisono.config import Config
 from unisono.core import Request
@@ -184,6 +184,8 @@ class Group:
         `await` the handle to wait while the window is full; it returns the message's number. To
         wait for more, `await handle.delivered` or `await handle.stable`.
         """
+        if to is None:
+            return self._send_buffer.submit_one(self._sealed(payload), self._level(service))
         return self._submit(PayloadBatch((self._sealed(payload),)), self._level(service), to)
 
     def multicast_many(
@@ -343,9 +345,9 @@ class Group:
     def __aiter__(self) -> AsyncIterator[Item]:
         return self
 
-    async def __anext__(self) -> Item:
+    def __anext__(self) -> Coroutine[Any, Any, Item]:
         self._loop.check()
-        return await self._stream.next()
+        return self._stream.next()
 
     async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[StreamBatch]:
         """The same stream in batches of all that waits: the fastest way to read."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import ref
 
 from unisono.core import Cause
 from unisono.errors import ClosedGroup, Misuse, NotResilient, Undelivered, UnisonoError
 from unisono.model import Member, Message, Resilient, Service, ServiceLevel
-from unisono.parts.message_runs import unread
+from unisono.parts.message_runs import last_number, unread
 
 T = TypeVar("T")
 
@@ -29,45 +30,29 @@ class Handle(Coroutine[Any, Any, int]):
     withdrawn.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_delivered",
-        "_failure",
-        "_holders",
-        "_ordered",
-        "_place",
-        "_read",
-        "_running",
-        "_stable",
-        "_waiters",
-        "_withdraw",
-        "flushed",
-        "number",
-        "own",
-        "service",
-    )
+    number = 0
+    """0: not accepted yet."""
+    flushed = False
+    """It was sent at once, in a batch: awaiting it yields to the event loop once."""
+    # Most handles are never looked at: they have these from the class.
+    _accepted: asyncio.Future[int] | None = None
+    _withdraw: Callable[[], None] | None = None
+    _running: Generator[Any, Any, int] | None = None
+    _waiters = 0
+    _read: Callable[[], Message] | None = None
+    """Makes the message, once it is delivered: few senders look at it."""
+    _holders: tuple[Member, ...] | None = None
+    _place: tuple[int | None] | None = None
+    """Its sequence number, once it is known what became of it."""
+    _failure: UnisonoError | None = None
+    _delivered: asyncio.Future[Message] | None = None
+    _stable: asyncio.Future[tuple[Member, ...]] | None = None
+    _ordered: asyncio.Future[int | None] | None = None
 
     def __init__(self, service: ServiceLevel, own: bool = True) -> None:
         self.service = service
         self.own = own
         """It is addressed to the group through which it was sent, and so is delivered here."""
-        self.number = 0
-        """0: not accepted yet."""
-        self.flushed = False
-        """It was sent at once, in a batch: awaiting it yields to the event loop once."""
-        self._accepted: asyncio.Future[int] | None = None
-        self._withdraw: Callable[[], None] | None = None
-        self._running: Generator[Any, Any, int] | None = None
-        self._waiters = 0
-        self._read: Callable[[], Message] | None = None
-        """Makes the message, once it is delivered: few senders look at it."""
-        self._holders: tuple[Member, ...] | None = None
-        self._place: tuple[int | None] | None = None
-        """Its sequence number, once it is known what became of it."""
-        self._failure: UnisonoError | None = None
-        self._delivered: asyncio.Future[Message] | None = None
-        self._stable: asyncio.Future[tuple[Member, ...]] | None = None
-        self._ordered: asyncio.Future[int | None] | None = None
 
     # -- for the sender ---------------------------------------------------------------------------
 
@@ -121,7 +106,7 @@ class Handle(Coroutine[Any, Any, int]):
         self._check_own()
         if self._delivered is None or self._delivered.cancelled():  # As by a waiter's time-out.
             message = self._read() if self._read is not None else None
-            self._delivered = _future(message, self._failure)
+            self._delivered = self._kept(_future(message, self._failure))
         return self._delivered
 
     @property
@@ -135,7 +120,7 @@ class Handle(Coroutine[Any, Any, int]):
                 " stable: multicast it as safe or resilient(k), where the protocol offers that"
             )
         if self._stable is None or self._stable.cancelled():
-            self._stable = _future(self._holders, self._failure)
+            self._stable = self._kept(_future(self._holders, self._failure))
         return self._stable
 
     @property
@@ -144,9 +129,18 @@ class Handle(Coroutine[Any, Any, int]):
         order."""
         if self._ordered is None or self._ordered.cancelled():
             place = (self._read().seq,) if self._read is not None else self._place
-            self._ordered = asyncio.get_running_loop().create_future()
+            self._ordered = self._kept(asyncio.get_running_loop().create_future())
             _settle(self._ordered, place, self._failure)
         return self._ordered
+
+    def _kept(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
+        """Whoever has the future keeps the handle too, which settles it."""
+        if not future.done():
+            future.add_done_callback(self._settled)
+        return future
+
+    def _settled(self, future: asyncio.Future[Any]) -> None:
+        pass
 
     def _check_own(self) -> None:
         if not self.own:
@@ -218,6 +212,9 @@ class Handle(Coroutine[Any, Any, int]):
                 _settle(future, None, failure)
 
 
+WeakHandle: TypeAlias = "ref[Handle]"
+
+
 def _future(value: T | None, error: UnisonoError | None) -> asyncio.Future[T]:
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     _settle(future, None if value is None else (value,), error)
@@ -252,14 +249,15 @@ class Placement(NamedTuple):
 
 
 class Handles:
-    """The handles of one incarnation whose messages are accepted, by number."""
+    """The handles of one incarnation whose messages are accepted, by number, as long as somebody
+    keeps them: most are forgotten as soon as they are awaited, and cost no more."""
 
     def __init__(self) -> None:
         self._me: Member | None = None
-        self._undelivered: dict[int, Handle] = {}
+        self._undelivered: dict[int, WeakHandle] = {}
         """Ascending. Bounded by the window."""
-        self._unstable: dict[int, Handle] = {}
-        self._elsewhere: dict[int, Handle] = {}
+        self._unstable: dict[int, WeakHandle] = {}
+        self._elsewhere: dict[int, WeakHandle] = {}
         """Of messages to other groups, whose place is not known yet."""
         self._shed = False
 
@@ -267,54 +265,82 @@ class Handles:
         self._me, self._shed = me, False
 
     def add(self, handle: Handle) -> None:
-        (self._undelivered if handle.own else self._elsewhere)[handle.number] = handle
+        (self._undelivered if handle.own else self._elsewhere)[handle.number] = ref(handle)
 
     def deliver(self, messages: Sequence[Message]) -> None:
         """Called for every delivery, so it returns at once if no handle waits."""
         if not self._undelivered:
             return
-        found = unread(messages, self._me, self._undelivered)
-        for number, read in found:
-            handle = self._undelivered.pop(number)
+        last = last_number(messages, self._me)
+        waiting = _kept_handles(self._undelivered, last)
+        for number, read in unread(messages, self._me, waiting) if waiting else ():
+            handle = waiting.pop(number)
+            del self._undelivered[number]
             handle.deliver(read)
             if isinstance(handle.service, Resilient):
-                self._unstable[number] = handle
+                self._unstable[number] = ref(handle)
             elif handle.service is Service.SAFE:  # It is delivered when it is safe.
                 handle.stabilize(())
-        if self._shed:
-            self._fail_shed([number for number, _ in found])
+        if self._shed and last:
+            self._fail_shed(waiting, last)
 
     def shed(self) -> None:
         """Messages were dropped on their way here, perhaps our own."""
         self._shed = True
 
-    def _fail_shed(self, found: Sequence[int]) -> None:
-        """Own messages are delivered in order: those before the ones found were dropped."""
-        last = max(found, default=0)
-        for number in [n for n in self._undelivered if n < last]:
-            self._undelivered.pop(number).fail("shed: dropped because the reader was slow")
-        self._shed = self._shed and not found
+    def _fail_shed(self, waiting: Mapping[int, Handle], last: int) -> None:
+        """Own messages are delivered in order: those before the last one were dropped."""
+        for number, handle in waiting.items():
+            if number < last:
+                del self._undelivered[number]
+                handle.fail("shed: dropped because the reader was slow")
+        self._shed = False
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
-        for number, _ in unread(messages, self._me, self._unstable) if self._unstable else ():
-            self._unstable.pop(number).stabilize(holders)
+        for handle in self._told(messages):
+            handle.stabilize(holders)
 
     def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None:
-        for number, _ in unread(messages, self._me, self._unstable) if self._unstable else ():
-            self._unstable.pop(number).fail_stability(cause)
+        for handle in self._told(messages):
+            handle.fail_stability(cause)
+
+    def _told(self, messages: Sequence[Message]) -> list[Handle]:
+        """The handles of these messages, which are no longer unstable."""
+        waiting = _kept_handles(self._unstable, last_number(messages, self._me))
+        found = unread(messages, self._me, waiting) if waiting else ()
+        for number, _ in found:
+            del self._unstable[number]
+        return [waiting[number] for number, _ in found]
 
     def place(self, placed: Placement) -> None:
         for number in range(placed.number, placed.number + placed.messages):
-            handle = self._elsewhere.pop(number, None)
-            if handle is None and placed.refused:
-                handle = self._undelivered.pop(number, None)
-            if handle is not None:
+            found = self._elsewhere.pop(number, None)
+            if found is None and placed.refused:
+                found = self._undelivered.pop(number, None)
+            if found is not None and (handle := found()) is not None:
                 seq = placed.seq and placed.seq + number - placed.number
                 handle.take_place(seq, placed.refused)
 
     def fail(self, reason: str) -> None:
         """The incarnation is over: the fate of its messages is unknown here."""
         for handles in (self._undelivered, self._unstable, self._elsewhere):
-            for handle in handles.values():
-                handle.fail(reason)
+            for found in handles.values():
+                if (handle := found()) is not None:
+                    handle.fail(reason)
             handles.clear()
+
+
+def _kept_handles(handles: dict[int, WeakHandle], last: int) -> dict[int, Handle]:
+    """Those up to this number that somebody keeps; the others are dropped."""
+    kept: dict[int, Handle] = {}
+    dropped = []
+    for number, found in handles.items():
+        if number > last:
+            break
+        if (handle := found()) is None:
+            dropped.append(number)
+        else:
+            kept[number] = handle
+    for number in dropped:
+        del handles[number]
+    return kept

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from unisono.model import Member, Message
-from unisono.parts.message_runs import MessageRuns
+from unisono.parts.message_runs import MessageRuns, last_number
 
 DELAYS_COUNT: Final = 512
 
@@ -56,18 +56,12 @@ class Outstanding:
         else:
             self.seq = messages[-1].seq
         if self._batches:
-            self.delivered_number = max(self.delivered_number, self._last_own(messages))
+            self.delivered_number = max(self.delivered_number, last_number(messages, self.me))
             if self._timed is not None and self._timed[0] <= self.delivered_number:
                 self.delays_s.append(time.monotonic() - self._timed[1])
                 self._timed = None
             while self._batches and self._batches[0][0] <= self.delivered_number:
                 self._batches.popleft()
-
-    def _last_own(self, messages: Sequence[Message]) -> int:
-        if isinstance(messages, MessageRuns):
-            return messages.last_number(self.me)
-        own = (each.number for each in reversed(messages) if each.sender == self.me)
-        return next(own, 0)
 
     def lost(self) -> tuple[bytes, ...]:
         """Messages sent and not delivered, in order."""

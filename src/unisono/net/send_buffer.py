@@ -127,12 +127,29 @@ class SendBuffer:
         self._bytes += _cost(messages)
         self._count += len(messages)
         self._number += len(messages)
-        last = self._gathered[-1] if self._gathered else None
-        if last is not None and last[0] == service and last[1] == groups:
-            last[2].add(messages)
+        if (batch := self._batch(service, groups)) is not None:
+            batch.add(messages)
         else:
             self._gathered.append((service, groups, messages))
         return self._number
+
+    def _gather_one(self, message: bytes, service: ServiceLevel) -> int:
+        self._bytes += len(message) + 1
+        self._count += 1
+        self._number += 1
+        if (batch := self._batch(service, ())) is not None:
+            batch.add_one(message)
+        else:
+            self._gathered.append((service, (), PayloadBatch((message,))))
+        return self._number
+
+    def _batch(self, service: ServiceLevel, groups: tuple[str, ...]) -> PayloadBatch | None:
+        """The last that was gathered, if what comes next may join it."""
+        if self._gathered:
+            last_service, last_groups, batch = self._gathered[-1]
+            if last_service == service and last_groups == groups:
+                return batch
+        return None
 
     def _flush_soon(self) -> None:
         if self._turn_end is None:
@@ -145,6 +162,7 @@ class SendBuffer:
             self._turn_end = None
         gathered, self._gathered = self._gathered, []
         self._bytes = self._count = 0
+        self._sent_s = time.monotonic()
         for service, groups, messages in gathered:
             self._note(messages)
             if (
@@ -171,20 +189,30 @@ class SendBuffer:
         return number
 
     def _flush_if_due(self) -> None:
-        if self._bytes >= BATCH_BYTES or self._count >= BATCH_COUNT or self._is_quiet():
+        """After a pause, a message does not wait for others."""
+        if self._bytes >= BATCH_BYTES or self._count >= BATCH_COUNT:
             self.flush()
-        else:
-            self._flush_soon()
+        elif self._turn_end is None:
+            if time.monotonic() - self._sent_s > QUIET_S:
+                self.flush()
+            else:
+                self._flush_soon()
 
     def _fits(self, messages: PayloadBatch) -> bool:
         """A single message may exceed the credit, or a large one could never be sent."""
         credit = self._credit - self._bytes
         return credit > 0 and (messages.nbytes <= credit or len(messages) == 1)
 
-    def _is_quiet(self) -> bool:
-        """After a pause, a message does not wait for others."""
-        before_s, self._sent_s = self._sent_s, time.monotonic()
-        return self._sent_s - before_s > QUIET_S
+    def submit_one(self, message: bytes, service: ServiceLevel) -> Handle:
+        """A message to this group alone: what most programs send, one by one."""
+        if self._line or self._credit <= self._bytes:
+            return self.submit(PayloadBatch((message,)), service)
+        handle = Handle(service)
+        self._accept(handle, self._gather_one(message, service))
+        self._flush_if_due()
+        if not self._count:
+            handle.flushed = True
+        return handle
 
     def submit(
         self,

@@ -11,18 +11,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Literal, TypeAlias, overload
 
 from unisono.core import Answer, Cause
 from unisono.errors import Misuse, Stopped
 from unisono.model import Member, Message, View
+from unisono.net.message_chunk import MessageChunk
 from unisono.parts.message_runs import MessageRuns
 
 TURN_S = 0.005
 """A reader that never waits yields to the event loop after this time."""
-
-_PAYLOAD = itemgetter(Message._fields.index("payload"))
 
 Slow: TypeAlias = Literal["block", "shed", "leave"]
 SLOW: tuple[Slow, ...] = ("block", "shed", "leave")
@@ -182,40 +180,6 @@ class StreamBatch(Sequence[Item]):
         return f"Batch({self._all()!r})"
 
 
-class MessageChunk:
-    """Messages delivered together, of which the first may have been read."""
-
-    __slots__ = ("at", "messages", "nbytes")
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = messages
-        self.at = 0
-        self.nbytes = size_of(messages)
-        """Of those not read yet."""
-
-    def __len__(self) -> int:
-        return len(self.messages) - self.at
-
-    def next(self) -> Message:
-        message = self.messages[self.at]
-        self.at += 1
-        self.nbytes -= len(message.payload)
-        return message
-
-    def take(self, count_max: int) -> Sequence[Message]:
-        """The next messages."""
-        taken: Sequence[Message]
-        if not self.at and len(self.messages) <= count_max:
-            taken, self.messages = self.messages, ()
-        elif not self.at and isinstance(self.messages, MessageRuns):
-            taken, self.messages = self.messages.parted(count_max)
-        else:
-            taken = self.messages[self.at : self.at + count_max]
-            self.at += len(taken)
-        self.nbytes -= size_of(taken)
-        return taken
-
-
 @dataclass(eq=False)
 class Stream:
     """A queue with one writer, the driver, and one reader, the application."""
@@ -363,8 +327,9 @@ class Stream:
         while True:
             while self._queue:
                 entry = self._pop()
-                self._relieved()
-                if not isinstance(entry, Mark):
+                if self.is_congested:
+                    self._relieved()
+                if type(entry) is Message or not isinstance(entry, Mark):
                     return entry
                 self._act_on(entry)
             await self._wait()
@@ -440,10 +405,3 @@ class Stream:
         finally:
             self._reader = None
             self._turn_s = time.monotonic()
-
-
-def size_of(messages: Sequence[Message]) -> int:
-    """The size of their payloads."""
-    if isinstance(messages, MessageRuns):
-        return messages.nbytes
-    return sum(map(len, map(_PAYLOAD, messages)))

@@ -6,13 +6,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
-from operator import add
 from typing import Final, NamedTuple
 
 from unisono.model import VARIED, PayloadBatch
 
 MESSAGE_BYTES: Final = 32
 """What a message costs in the window, besides its payload."""
+MEASURED_COUNT: Final = 512
 
 
 class Pending(NamedTuple):
@@ -27,13 +27,24 @@ class Pending(NamedTuple):
         differ, each costs `each` bytes more."""
         count = min(left, len(self.messages))
         if self.length == VARIED:
-            ends = list(accumulate(map(len, self.messages[:count])))
-            if each:
-                ends = list(map(add, ends, range(each, each * count + 1, each)))
-            return bisect_right(ends, room) or int(count > 0 and len(self.messages[0]) <= room)
+            several = self._several(room, count, each)
+            return several or int(count > 0 and len(self.messages[0]) <= room)
         if self.length:
             return min(count, max(0, room) // self.length)
         return count if room >= 0 else 0
+
+    def _several(self, room: int, count: int, each: int) -> int:
+        """A room takes few of the many that may wait: they are measured some at a time."""
+        taken = 0
+        while taken < count and room >= 0:
+            some = self.messages[taken : min(count, taken + MEASURED_COUNT)]
+            ends = list(accumulate(map(len, some)))
+            fit = bisect_right(range(len(ends)), room, key=lambda at: ends[at] + each * (at + 1))
+            taken += fit
+            if fit < len(ends):
+                break
+            room -= ends[-1] + each * fit
+        return taken
 
     def nbytes(self, count: int) -> int:
         """The size of the first `count`."""
