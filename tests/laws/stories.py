@@ -555,6 +555,15 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b | view 2 a b stayed b
         b: view 1 a b | view 2 a b stayed a b
     """),
+    _doctored("transitional_set", "one side alone records a transitional set", """
+        a: view 1 a b | view 2 a b stayed a b
+        b: view 1 a b | view 2 a b
+    """),
+    _doctored("transitional_set", "one that comes from elsewhere records none", """
+        a: view 1 a b | view 3 a b c stayed a b
+        b: view 1 a b | view 3 a b c stayed a b
+        c: view 2 c | view 3 a b c
+    """),
     _doctored("one_primary", "two halves go on", """
         a: view 1 a b c d | view 2 a b
         b: view 1 a b c d | view 2 a b
@@ -840,6 +849,20 @@ DOCTORED: list[Doctored] = [
     _doctored("progress", "the world waited in vain", """
         a: view 1 a b | stuck
         b: view 1 a b
+    """),
+    _doctored("progress", "one that left is in the others' view for ever", """
+        a: view 1 a b c | send | a:1 | c:1 | wait 70000000 | send | a:2 | send | a:3
+        b: view 1 a b c | a:1 | c:1 | wait 70000000 | a:2 | a:3
+        c: view 1 a b c | a:1 | send | c:1 | left
+    """),
+    _doctored("progress", "by clocks that are hours apart, too", """
+        a: wait 9000000000 | view 1 a b | send | a:1 | b:1 | wait 70000000 | send | a:2
+        b: view 1 a b | a:1 | send | b:1 | left
+    """),
+    _doctored("progress", "one that left had said nothing, and is in the others' view for ever", """
+        a: view 1 a b c | wait 70000000 | send | a:1
+        b: view 1 a b c | wait 70000000 | a:1
+        c: join | view 1 a b c | left
     """),
     _doctored("progress", "all that had not left were excluded", """
         a: view 1 a b c | left
@@ -1128,6 +1151,18 @@ SOUND: list[Sound] = [
         b: join 1 | view 1 a b c founded | crash
         c: join 1 | view 1 a b c founded | stop by view 2
         d: join 1 | view 2 d joined d
+    """),
+    _sound("the others have not heard yet that one left", """
+        a: wait 9000000000 | view 1 a b | send | a:1 | b:1 | wait 40000000 | send | a:2
+        b: view 1 a b | a:1 | send | b:1 | left
+    """),
+    _sound("all leave at once, after a long silence", """
+        a: view 1 a b | send | a:1 | b:1 | wait 70000000 | left
+        b: view 1 a b | a:1 | send | b:1 | wait 70000000 | left
+    """),
+    _sound("one is in the view for minutes before it leaves", """
+        a: view 1 a b | wait 70000000 | send | a:1 | b:1 | view 2 a | send | a:2
+        b: view 1 a b | wait 70000000 | a:1 | send | b:1 | left
     """),
     _sound("one goes on from a founding that only others were told of", """
         a: join 2 | view 1 a b c at 0 founded | crash

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from unisono.laws.holding import Holdings
+from unisono.laws.leaving import still_there
 from unisono.laws.succession import PARTED, NextViews, tells
 from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
@@ -313,6 +314,12 @@ def progress(history: History) -> Iterator[Finding]:
       than `stopped`; or the world says in a `fault` row that nobody is to go on (`apart`).
     - The world did not wait for it in vain: it has told so in a `stuck` row, whose words are the
       detail.
+    - Who left cleanly is not in the others' view for ever: `left, and is in view V a minute later`.
+      Its last view is V, and nobody has one after V. The other has V too, and delivered there the
+      last message of its own that it delivered; it sent that more than a minute after the leave.
+      That is at the leave's time plus what the other's clock was ahead at most: at its first view
+      with the leaver, over the leaver's first row; at its last delivery of a message of the leaver,
+      over the send.
     """
     traces = history.lives.values()
     alive = [trace for trace in traces if trace.end == ALIVE]
@@ -342,3 +349,4 @@ def progress(history: History) -> Iterator[Finding]:
         for row in trace.rows:
             if row.kind == "stuck":
                 yield Finding("", "", "", row.detail or "stuck")
+    yield from still_there(history)

@@ -103,6 +103,7 @@ def transitional_set(history: History) -> Iterator[Finding]:
     - `came from X`: q is in T, installed W, and right before it another view X than V (or none).
     - `not the same there`: q is in T, and q's row of W has another transitional set than T.
     - `came from it too`: q is not in T, and installed W right after V, with a transitional set.
+    - `none there`: q installed W right after some view, and q's row of W has no transitional set.
     - `transitional view T: not the same there`: a life q in T has T too, with other members.
     Each life and view counts once, at its first installation; a first view has no V, and only the
     first of these is asked of it.
@@ -149,6 +150,8 @@ def _of_one(
             yield other, f"came from {theirs.came or 'nowhere'}"
         if other in stayed and theirs.stayed not in (None, stayed):
             yield other, "not the same there"
+        if theirs.came and theirs.stayed is None:
+            yield other, "none there"
         if other not in (key, *stayed) and theirs.came == mine.came and theirs.stayed is not None:
             yield other, "came from it too"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from unisono.laws import LAWS, Violation
 from unisono.laws.columnar.history import HistoryColumns, MemberEvents
 from unisono.laws.columnar.suspects import Suspects
 from unisono.laws.delivery import _apart, _parting
+from unisono.laws.leaving import kept
 from unisono.trace.checks import VIEWS
 from unisono.trace.columns import RELIABLE, Array, distinct
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, IncarnationTrace
@@ -166,14 +167,27 @@ def progress(data: HistoryColumns) -> Suspects:
 
 
 def nobody_goes_on(data: HistoryColumns) -> list[Violation]:
-    """Violations of `progress` without a message need one probe of each."""
+    """Violations of `progress` without a message need one probe of each, and the last messages of
+    those that left and of those that keep them."""
     probes = [
         member.row(at, data.codes)
         for member in data.members
         for at in member.sends[member.events.probe[member.sends]][:1].tolist()
     ]
+    for left, stays in kept(data.history):
+        probes += [*_last_of(data, stays.key, stays.key), *_last_of(data, left.key, stays.key)]
     found = LAWS["progress"].check(data.with_rows(*probes))
     return [each for each in found if not each.message]
+
+
+def _last_of(data: HistoryColumns, sender: str, receiver: str) -> Iterator[Row]:
+    """As `leaving.last_of`."""
+    index, source = data.member_index(), data.codes.source(sender)
+    member, other = data.members[index[receiver]], data.members[index[sender]]
+    came = member.deliveries[member.events.source[member.deliveries] == source][-1:]
+    sent = other.sends[np.isin(other.slot[other.sends], member.slot[came])][:1]
+    yield from (member.row(at, data.codes) for at in came.tolist())
+    yield from (other.row(at, data.codes) for at in sent.tolist())
 
 
 # -- virtual synchrony ---------------------------------------------------------------------------
