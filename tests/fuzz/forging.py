@@ -20,6 +20,7 @@ from unisono.protocols.mtp.reading import read as read_mtp
 from unisono.protocols.ring import packets as ring
 from unisono.protocols.ring.codes import KINDS
 from unisono.protocols.rmcast import packets as rmcast
+from unisono.protocols.rmp import data_packets
 from unisono.protocols.rmp import packets as rmp
 from unisono.protocols.transis import packets as transis
 from unisono.wire import Envelope, group_of, seal, unseal
@@ -73,10 +74,13 @@ def _write_ring(packet: Any) -> bytes:
 
 
 def _write_rmp(packet: Any) -> bytes:
-    if isinstance(packet, rmp.Data):
+    if isinstance(packet, data_packets.Data):
         _, number, at, of, resilience, _ = packet
-        front = rmp.BlockFront(packet.sender, number, of, resilience, at)
-        return rmp.DATA.pack(*front) + b"".join(map(bytes, packet.pieces))
+        front = data_packets.BlockFront(packet.sender, number, of, resilience, at)
+        return data_packets.DATA.pack(*front) + b"".join(map(bytes, packet.pieces))
+    if isinstance(packet, data_packets.Uniform):
+        *fields, pieces = packet
+        return data_packets.UNIFORM.pack(*fields) + b"".join(map(bytes, pieces))
     return encode(packet)
 
 

@@ -18,7 +18,8 @@ from tests.rmp.theatre import Room, opened, together
 from unisono.core import Fail
 from unisono.model import Resilient
 from unisono.protocols.rmp.agreement import NewList
-from unisono.protocols.rmp.packets import AckFields, Data, PacketKind
+from unisono.protocols.rmp.data_packets import Data
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.reform_packets import Fault
 from unisono.protocols.rmp.reformation import RingReformation
 

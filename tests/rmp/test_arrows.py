@@ -14,8 +14,9 @@ from tests.rmp.theatre import Room, together
 from unisono.core import Core, CoreConfig, Fail
 from unisono.protocols.rmp import SPEC
 from unisono.protocols.rmp.agreement import NewList
+from unisono.protocols.rmp.data_packets import Data
 from unisono.protocols.rmp.figure import REFORMATION
-from unisono.protocols.rmp.packets import AckFields, Data, PacketKind
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.reform_packets import (
     Accept,
     BallotFields,

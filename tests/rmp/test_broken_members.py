@@ -15,13 +15,17 @@ from unisono.layout import decode, encode
 from unisono.model import Address, Member, Resilient, Service
 from unisono.parts.identity import key_of
 from unisono.parts.turn import MessageGroup, OriginRun, write_runs
+from unisono.protocols.rmp.data_packets import (
+    DATA,
+    UNIFORM,
+    BestEffort,
+    BlockFront,
+    UniformFront,
+)
 from unisono.protocols.rmp.group_state import AddMember, Entry, RenewTrid
 from unisono.protocols.rmp.ordering import RANGES_MAX, OrderingQueue, TokenAck
 from unisono.protocols.rmp.packets import (
-    DATA,
     AckFields,
-    BestEffort,
-    BlockFront,
     Nack,
     PacketKind,
     RingAnnounce,
@@ -174,9 +178,27 @@ def test_unreliable_messages_cannot_keep_others_out() -> None:
     stage = trio()
     to_all(stage, PacketKind.BEST_EFFORT, BestEffort(key(stage, "b"), HUGE, b""))
     assert stage.cores["a"].counts["drop.ahead"] == 1
+    front = UniformFront(key(stage, "b"), 1, 1, 1, 0, HUGE)
+    send(stage, "a", PacketKind.UNIFORM, encode(front) + b"x")
+    assert stage.cores["a"].counts["drop.ahead"] == 2
     stage.start("d")
     stage.run(5 * DETECT_US)
     assert sorted(stage.members("d")) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("first", "length", "times", "at"),
+    [(1, 2, 2, 0), (1, 0, 0, 0), ((1 << 62) - 1, 1, 3, 0), ((1 << 62) - 9, 1, 3, 9), (0, 1, 3, 0)],
+)
+def test_unreliable_messages_that_cannot_be_are_malformed(
+    first: int, length: int, times: int, at: int
+) -> None:
+    stage = trio()
+    before = len(stage.payloads("a"))
+    front = UNIFORM.pack(key(stage, "b"), first, length, times, at, 0)
+    send(stage, "a", PacketKind.UNIFORM, front + b"xyz")
+    assert stage.cores["a"].counts["drop.malformed"] == 1
+    assert len(stage.payloads("a")) == before
 
 
 def test_a_message_is_never_stable_at_fewer_than_none() -> None:

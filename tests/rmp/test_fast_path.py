@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rmp.stage import DELAY_US, Stage
-from unisono.core import Stabilize
-from unisono.model import Resilient, Service
+from unisono.core import Multicast, Received, Send, Stabilize
+from unisono.model import Burst, Resilient, Service
 from unisono.protocols.rmp.core import Rmp
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
@@ -46,6 +46,24 @@ def test_a_lone_message_that_needs_no_order_waits_for_nothing(level: Service) ->
         assert [what.split()[0] for what in sent if not what.startswith("ack")] == [
             "best-effort" if level == Service.UNRELIABLE else "data"
         ]
+
+
+@pytest.mark.parametrize("level", [Service.UNRELIABLE, Service.RELIABLE])
+def test_packets_that_are_read_together_bring_what_they_bring_one_by_one(level: Service) -> None:
+    stage = Stage("a", "b", "c")
+    texts = [b"%04d" % number for number in range(3000)]
+    found = stage.cores["a"].step(stage.now_us, Multicast(texts, level))
+    (burst,) = [e.packets for e in found if isinstance(e, Send) and isinstance(e.packets, Burst)]
+    source = stage.cores["a"].me.address
+    packets = [bytes(packet) for packet in burst]
+    assert len(packets) > 5
+    for held_up in (packets, packets[3:] + packets[:3], packets[::-1]):
+        stage = Stage("a", "b", "c")
+        joined = Burst(memoryview(b"".join(held_up)), burst.size)
+        if all(len(packet) == burst.size for packet in held_up[:-1]):
+            stage.step("b", Received(source, joined))
+            stage.step("c", Received(source, list(held_up)))
+            assert stage.delivered("b") == stage.delivered("c") != []
 
 
 @pytest.mark.parametrize("names", ["abc", "abcdefgh"])

@@ -21,6 +21,7 @@ from unisono.model import Address, ChangeKind, Member, Resilient, Service
 from unisono.parts.turn import DIFFER, MessageGroup, OriginRun, write_runs
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, SyncPoint
 from unisono.protocols.rmp.core import Rmp
+from unisono.protocols.rmp.data_packets import BLOCK_HEAD, DATA, BlockFront
 from unisono.protocols.rmp.group_state import (
     AddMember,
     Entry,
@@ -28,15 +29,7 @@ from unisono.protocols.rmp.group_state import (
     MemberRequest,
     MinimumSize,
 )
-from unisono.protocols.rmp.packets import (
-    BLOCK_HEAD,
-    DATA,
-    PROTOCOL,
-    AckFields,
-    BlockFront,
-    ExpelLeaver,
-    PacketKind,
-)
+from unisono.protocols.rmp.packets import PROTOCOL, AckFields, ExpelLeaver, PacketKind
 from unisono.protocols.rmp.quorums import ViewQuorums
 from unisono.protocols.rmp.reform_packets import BallotFields, Fault, NewListFields, Proposal
 from unisono.protocols.rmp.requests import write_request

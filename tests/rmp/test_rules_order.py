@@ -8,7 +8,8 @@ import pytest
 
 from tests.rmp.theatre import Room, is_data_of, together
 from unisono.model import Resilient, Service
-from unisono.protocols.rmp.packets import AckFields, BestEffort, PacketKind
+from unisono.protocols.rmp.data_packets import BestEffort, Uniform
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 
 # -- the token ------------------------------------------------------------------------------------
 
@@ -220,6 +221,21 @@ def test_an_unreliable_message_is_sent_once() -> None:
     assert room.payloads("b") == ["perhaps"]
     assert room.payloads("c") == []
     assert len(room.of(PacketKind.BEST_EFFORT)) == 1
+
+
+@pytest.mark.rule("RMP-6")
+def test_of_many_unreliable_messages_those_of_a_lost_packet_alone_are_missing() -> None:
+    room = together("b", "a", "c")
+    room.loses = lambda by, to, packet: to == "c" and isinstance(packet, Uniform) and packet.at == 1
+    texts = [f"{number:04}" for number in range(1500)]
+    room.multicast_all("a", texts, Service.UNRELIABLE)
+    room.pass_ms(500)
+    packets = room.of(PacketKind.UNIFORM)
+    assert [sent.packet.at for sent in packets] == list(range(len(packets))), "each was sent once"
+    times = packets[0].packet.times
+    assert room.payloads("a") == room.payloads("b") == texts
+    assert room.payloads("c") == texts[:times] + texts[2 * times :]
+    assert [m.number for m in room.messages("c")][times] == 2 * times + 1
 
 
 @pytest.mark.rule("RMP-6")

@@ -8,7 +8,8 @@ from tests.rmp.theatre import DETECT_US, Room, is_data_of, together
 from unisono.core import Cause, Fail
 from unisono.model import ChangeKind
 from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, SyncPoint
-from unisono.protocols.rmp.packets import AckFields, Data, PacketKind
+from unisono.protocols.rmp.data_packets import Data
+from unisono.protocols.rmp.packets import AckFields, PacketKind
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.quorums import ViewQuorums
 from unisono.protocols.rmp.reform_packets import Fault, Proposal, Sync

@@ -14,8 +14,8 @@ from unisono.core import Effect, Fail
 from unisono.model import Address, Member, Service
 from unisono.parts.turn import GOES_ON, MORE, MessageGroup, OriginRun, Turn, write_runs
 from unisono.protocols.rmp.agreement import NewList
+from unisono.protocols.rmp.data_packets import BLOCK_HEAD
 from unisono.protocols.rmp.membership import Membership
-from unisono.protocols.rmp.packets import BLOCK_HEAD
 from unisono.protocols.rmp.sources import Sources
 from unisono.sim.plan import LinkPlan, Plan, Weather
 from unisono.sim.run import run as simulate

@@ -9,7 +9,8 @@ from tests.scenarios.stage import Actor, Stage
 from unisono.core import Deliver, Effect, Install, Multicast, Request, Stabilize, Target
 from unisono.model import Change, Message, Service, ServiceLevel, View
 from unisono.protocols.rmp.core import Rmp
-from unisono.protocols.rmp.packets import PROTOCOL, AckFields, Data, Packet, PacketKind, read
+from unisono.protocols.rmp.data_packets import Data
+from unisono.protocols.rmp.packets import PROTOCOL, AckFields, Packet, PacketKind, read
 from unisono.requests import GroupCommand
 from unisono.wire import note_in, unseal
 
@@ -117,6 +118,9 @@ class Room(Stage):
 
     def multicast(self, name: str, text: str, service: ServiceLevel = Service.AGREED) -> None:
         self._step(self.actors[name], Multicast([text.encode()], service))
+
+    def multicast_all(self, name: str, texts: list[str], service: ServiceLevel) -> None:
+        self._step(self.actors[name], Multicast([text.encode() for text in texts], service))
 
     def request(self, name: str, command: GroupCommand, key: int = 0) -> None:
         self._step(self.actors[name], Request(command, key))

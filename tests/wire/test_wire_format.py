@@ -19,8 +19,8 @@ from unisono.protocols.ring import packets as ring
 from unisono.protocols.ring import ring as rings
 from unisono.protocols.rmcast import control
 from unisono.protocols.rmcast import packets as rmcast
+from unisono.protocols.rmp import data_packets, requests
 from unisono.protocols.rmp import packets as rmp
-from unisono.protocols.rmp import requests
 from unisono.protocols.transis import packets as transis
 from unisono.protocols.transis import primary
 from unisono.sealing import records as sealed
@@ -109,9 +109,10 @@ def page() -> str:
                 "rmp",
                 "Protocol 5. The life in the envelope is the TRID.",
                 [
-                    ("data", rmp.BlockFront),
+                    ("data", data_packets.BlockFront),
+                    ("uniform", data_packets.UniformFront),
                     *kinds(rmp.FORMS, rmp.KINDS),
-                    ("a block", rmp.BlockHead),
+                    ("a block", data_packets.BlockHead),
                     ("its messages", turn.TurnHead),
                     ("a whole welcome", rmp.RingSnapshot),
                     ("request", requests.RequestFields),

@@ -19,7 +19,7 @@ from unisono.parts.turn import (
     Turn,
     read_runs,
 )
-from unisono.protocols.rmp.packets import BLOCK_HEAD, BLOCK_HEAD_BYTES
+from unisono.protocols.rmp.data_packets import BLOCK_HEAD, BLOCK_HEAD_BYTES
 from unisono.protocols.rmp.reform_packets import NUMBER_MAX
 from unisono.wire import cut, read_numbers
 

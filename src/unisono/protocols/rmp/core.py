@@ -32,6 +32,7 @@ from unisono.parts.identity import key_of
 from unisono.parts.message_runs import MessageRuns
 from unisono.protocols.rmp.admitting import AdmittingSite
 from unisono.protocols.rmp.agreement import NewList, ReformBallot
+from unisono.protocols.rmp.data_packets import DATA_BYTES, BestEffort, Data, Uniform
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.figure import REFORMATION, TOKEN
 from unisono.protocols.rmp.former import FormerRings
@@ -41,13 +42,11 @@ from unisono.protocols.rmp.leaving import Leaving
 from unisono.protocols.rmp.membership import Membership
 from unisono.protocols.rmp.ordering import SLOT_MAX, OrderingQueue, TokenAck
 from unisono.protocols.rmp.packets import (
-    DATA_BYTES,
     KINDS,
     OUTSIDE,
     PROTOCOL,
+    QUIET,
     AckFields,
-    BestEffort,
-    Data,
     ExpelLeaver,
     Gone,
     Nack,
@@ -269,7 +268,7 @@ class Rmp:
         self, kind: int, trid: int, packet: Packet, source: Address, out: list[Effect]
     ) -> None:
         state = self._state
-        self._news |= kind != PacketKind.DATA or trid not in state.trids
+        self._news |= kind not in QUIET or trid not in state.trids
         if kind in OUTSIDE:
             self._take_outside(trid, packet, source, out)
             return
@@ -351,11 +350,12 @@ class Rmp:
             self._leaving.expel()
         elif isinstance(packet, TokenAccepted):
             self._token_machine.fire(packet, out)
-        elif isinstance(packet, BestEffort) and packet.sender not in self._state.group.entries:
-            self._codec.drop("stranger")  # It has left, and this packet was held up.
-        elif isinstance(packet, BestEffort):
-            late = self._sources.take_best_effort(packet.sender, packet.after, packet.content)
-            self._delivery.messages(late, ordered=False)
+        elif isinstance(packet, BestEffort | Uniform):
+            if packet.sender in self._state.group.entries:
+                found = self._sources.take_best_effort(packet)
+                self._delivery.messages(found, ordered=False)
+            else:
+                self._codec.drop("stranger")  # It has left, and this packet was held up.
         elif isinstance(packet, StateRequest):
             self._sponsor.serve_state(packet, out)
         elif isinstance(packet, StatePiece):

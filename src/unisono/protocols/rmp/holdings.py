@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from unisono.protocols.rmp.agreement import NewList
+from unisono.protocols.rmp.data_packets import Data
 from unisono.protocols.rmp.ordering import OrderingQueue
-from unisono.protocols.rmp.packets import Data
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.state import TokenRing
 

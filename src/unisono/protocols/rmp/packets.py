@@ -6,21 +6,28 @@ The life of the envelope is the token ring identifier (TRID): packets of other r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.fields import U8, U16, U64, Bit, Rest, bounded, fixed
-from unisono.layout import decode, layout_of, size_of
-from unisono.model import Buffer, Member
+from unisono.layout import decode
+from unisono.model import Member
 from unisono.parts.codec import PacketTrain
 from unisono.parts.identity import key_of
 from unisono.parts.labels import number_range
+from unisono.protocols.rmp.data_packets import (
+    BestEffort,
+    Data,
+    Uniform,
+    read_data,
+    read_train,
+    read_uniform,
+)
 from unisono.protocols.rmp.ordering import RANGES_MAX, BlockRange, TokenAck
 from unisono.protocols.rmp.reform_packets import (
     NAMED_MAX,
-    NUMBER_MAX,
     Accept,
     Fault,
     Number,
@@ -31,10 +38,7 @@ from unisono.protocols.rmp.reform_packets import (
 from unisono.wire import Envelope, read_once
 
 PROTOCOL: Final = 5
-BLOCK_PACKETS_MAX: Final = 1024
 PARTS_MAX: Final = 64
-WHOLE: Final = 0xFFFF
-"""As the last packet of a range: up to the end of the block."""
 
 Vote: TypeAlias = Annotated[int, fixed("i16", "h")]
 
@@ -60,76 +64,10 @@ class PacketKind(IntEnum):
     ANNOUNCE = 18
     EXPEL = 19
     GONE = 20
+    UNIFORM = 21
 
 
 KINDS: Final = {kind.value: kind.name.lower() for kind in PacketKind}
-
-
-# -- data -----------------------------------------------------------------------------------------
-
-
-class BlockFront(NamedTuple):
-    """What precedes a piece of a block in its packet."""
-
-    sender: U64
-    number: Annotated[int, bounded("Q", 1, NUMBER_MAX)]
-    of: Annotated[int, bounded("H", 1, BLOCK_PACKETS_MAX)]
-    resilience: Annotated[int, bounded("h", -2, (1 << 15) - 1, text="i16, at least -2")]
-    at: U16
-
-
-DATA: Final = layout_of(BlockFront)
-PIECE_AT: Final = size_of(BlockFront)
-DATA_BYTES: Final = PIECE_AT - 2
-"""What the packets of a block have in common; their index follows."""
-
-
-class Data(NamedTuple):
-    """Packets of a block from index `at` on, of `of`; those of one burst that follow each other."""
-
-    sender: int
-    number: int
-    at: int
-    of: int
-    resilience: int
-    """k of its messages, as `Resilient` counts; 0: none was asked for."""
-    pieces: Sequence[Buffer]
-
-    def label(self) -> str:
-        return (
-            f"data {self.number} {number_range(self.at + 1, self.at + len(self.pieces))}/{self.of}"
-        )
-
-
-def _read_data(body: memoryview) -> Data:
-    (source, number, of, k, index), at = DATA.read(body, 0)
-    if index >= of:
-        raise BadPacket("malformed")
-    return Data(source, number, index, of, k, [body[at:]])
-
-
-class BlockHead(NamedTuple):
-    """What precedes the messages of a block."""
-
-    after: U64
-    """The slot up to which its source had delivered the order when it made the block: its messages
-    may follow from what stands there."""
-
-
-BLOCK_HEAD: Final = layout_of(BlockHead)
-BLOCK_HEAD_BYTES: Final = size_of(BlockHead)
-
-
-class BestEffort(NamedTuple):
-    """Unreliable messages [RMP-6], neither acknowledged nor repaired: a run, as in a block."""
-
-    sender: U64
-    after: Number
-    """The last block that its source sent before."""
-    content: Rest
-
-    def label(self) -> str:
-        return "best-effort"
 
 
 # -- order ----------------------------------------------------------------------------------------
@@ -330,6 +268,7 @@ class StatePiece(NamedTuple):
 Packet: TypeAlias = (
     Data
     | BestEffort
+    | Uniform
     | AckFields
     | Nack
     | TokenAccepted
@@ -373,11 +312,18 @@ OUTSIDE: Final = frozenset(
     (PacketKind.JOIN, PacketKind.WELCOME, PacketKind.REFUSE, PacketKind.ANNOUNCE)
 )
 """Of any TRID."""
+QUIET: Final = frozenset((PacketKind.DATA, PacketKind.BEST_EFFORT, PacketKind.UNIFORM))
+"""What they bring may be delivered, and has no other consequence while no slot waits for it."""
+DATA_FORMS: Final[dict[int, Callable[[memoryview], Data | Uniform]]] = {
+    PacketKind.DATA: read_data,
+    PacketKind.UNIFORM: read_uniform,
+}
+"""Of which several may come as one train."""
 
 
 def read(kind: int, body: memoryview) -> Packet:
-    if kind == PacketKind.DATA:
-        return _read_data(body)
+    if (read_one := DATA_FORMS.get(kind)) is not None:
+        return read_one(body)
     return decode(FORMS[kind], body)
 
 
@@ -385,21 +331,15 @@ def read_all(
     opened: Envelope | PacketTrain, drop: Callable[[str, int], None]
 ) -> list[tuple[int, int, Packet]]:
     """Kind, TRID and packet; of a train, runs of packets of one block are one."""
-    if isinstance(opened, PacketTrain) and opened.first.kind == PacketKind.DATA:
+    if isinstance(opened, PacketTrain) and opened.first.kind in DATA_FORMS:
         kind, trid, body = opened.first
         try:
-            front = _read_data(body)
+            front = DATA_FORMS[kind](body)
         except BadPacket as bad:
             drop(bad.reason, len(opened.indices))
             return []
-        found: list[tuple[int, int, Packet]] = []
-        for first, pieces in opened.rows():
-            if first + len(pieces) <= front.of:
-                found.append((kind, trid, front._replace(at=first, pieces=pieces)))
-            else:
-                drop("malformed", len(pieces))
-        return found
-    found = []
+        return [(kind, trid, packet) for packet in read_train(opened, front, drop)]
+    found: list[tuple[int, int, Packet]] = []
     for kind, trid, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
         try:
             found.append((kind, trid, read_once(read, kind, body)))

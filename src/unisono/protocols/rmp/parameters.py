@@ -8,7 +8,7 @@ from typing import Final
 
 from unisono.errors import Misuse
 from unisono.model import SizeVote
-from unisono.protocols.rmp.packets import BLOCK_PACKETS_MAX
+from unisono.protocols.rmp.data_packets import BLOCK_PACKETS_MAX
 from unisono.requests import VoteSize
 
 DEFAULTS: Final = {

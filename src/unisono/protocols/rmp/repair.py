@@ -9,8 +9,9 @@ from unisono.layout import size_of
 from unisono.model import Address, Burst
 from unisono.parts.codec import PacketCodec
 from unisono.parts.turn import Turn
+from unisono.protocols.rmp.data_packets import DATA, DATA_BYTES
 from unisono.protocols.rmp.ordering import OrderingQueue
-from unisono.protocols.rmp.packets import DATA, DATA_BYTES, PROTOCOL, AckFields, Nack, PacketKind
+from unisono.protocols.rmp.packets import PROTOCOL, AckFields, Nack, PacketKind
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing

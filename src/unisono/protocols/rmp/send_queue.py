@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from unisono.core import CoreConfig
 from unisono.model import Buffer, Resilient, Service, ServiceLevel
@@ -21,8 +21,14 @@ from unisono.parts.turn import (
     write_runs,
 )
 from unisono.protocols.rmp.contents import CONTROL
+from unisono.protocols.rmp.data_packets import (
+    AFTER_BYTES,
+    BLOCK_HEAD,
+    BLOCK_HEAD_BYTES,
+    PIECE_AT,
+    UNIFORM_COUNT_MAX,
+)
 from unisono.protocols.rmp.flow import CongestionWindow, RetransmissionTimer
-from unisono.protocols.rmp.packets import BLOCK_HEAD, BLOCK_HEAD_BYTES, PIECE_AT
 from unisono.wire import ENVELOPE_BYTES
 
 SMALL_FLIGHTS_MAX: Final = 8
@@ -40,6 +46,15 @@ class BlockFlight:
     nbytes: int
     sent_us: int
     again: bool = False
+
+
+class UniformRun(NamedTuple):
+    """Messages of one length in a row, so many in a packet."""
+
+    first: int
+    length: int
+    times: int
+    data: bytes
 
 
 class SendQueue:
@@ -128,23 +143,38 @@ class SendQueue:
         self._unstable_bytes += len(content)
         return Turn(self.block, self._key, resilience, content, self.piece_bytes)
 
-    def next_best_effort(self) -> list[OriginRun]:
-        """Unreliable messages that are next, a packet each run: they go in no block. One that does
-        not fit a packet is sent reliably."""
-        found: list[OriginRun] = []
+    def next_uniform(self) -> UniformRun | None:
+        """Unreliable messages of one length that are next, if they fill several packets: those
+        share a front, and are sealed and read together."""
+        head = self._waiting.pending[0] if self._waiting else None
+        if head is None or head.service != Service.UNRELIABLE or head.length < 1:
+            return None
+        times = (self.piece_bytes - AFTER_BYTES) // head.length
+        packets = min(UNIFORM_COUNT_MAX, len(head.messages) // times if times else 0)
+        if packets < 2:
+            return None
+        first, count = self._waiting.sent + 1, packets * times
+        data = b"".join(head.messages[:count])
+        self._waiting.remove(count)
+        return UniformRun(first, head.length, times, data)
+
+    def next_best_effort(self) -> OriginRun | None:
+        """Unreliable messages that are next, as many as fit a packet: they go in no block. One that
+        does not fit a packet is sent reliably."""
+        head = self._waiting.pending[0] if self._waiting else None
+        if head is None or head.service != Service.UNRELIABLE:
+            return None
         room = self.piece_bytes - 2 - RUN_BYTES - ROW_BYTES
-        while self._waiting and self._waiting.pending[0].service == Service.UNRELIABLE:
-            head = self._waiting.pending[0]
-            fit = head.fit(room, COUNT_MAX, LENGTH_BYTES)
-            if not fit:
-                self._waiting.change_head(int(Service.RELIABLE))
-                break
-            pieces: list[Buffer] = []
-            # What a receiver has of them, it delivers at once, as reliable ones.
-            group = group_of(head, fit, int(Service.RELIABLE), pieces)
-            found.append(OriginRun(self._key, self._waiting.sent + 1, (group,), pieces))
-            self._waiting.remove(fit)
-        return found
+        fit = head.fit(room, COUNT_MAX, LENGTH_BYTES)
+        if not fit:
+            self._waiting.change_head(int(Service.RELIABLE))
+            return None
+        pieces: list[Buffer] = []
+        # What a receiver has of them, it delivers at once, as reliable ones.
+        group = group_of(head, fit, int(Service.RELIABLE), pieces)
+        run = OriginRun(self._key, self._waiting.sent + 1, (group,), pieces)
+        self._waiting.remove(fit)
+        return run
 
     def _gather(self, nbytes: int) -> OriginRun:
         """As much of the queue as fits, of one resilience."""

@@ -6,11 +6,12 @@ from typing import Final
 
 from unisono.core import Effect
 from unisono.parts.turn import write_runs
+from unisono.protocols.rmp.data_packets import DATA_BYTES, PIECE_AT, UNIFORM, BestEffort, Uniform
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.ordering import OrderingQueue
-from unisono.protocols.rmp.packets import BestEffort, PacketKind
+from unisono.protocols.rmp.packets import PacketKind
 from unisono.protocols.rmp.repair import Repair
-from unisono.protocols.rmp.send_queue import SendQueue
+from unisono.protocols.rmp.send_queue import SendQueue, UniformRun
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
 
@@ -57,13 +58,33 @@ class BlockSender:
             self._outgoing.arm(Timer.RESEND, max(1, after_us), out)
 
     def _send_best_effort(self, out: list[Effect]) -> None:
-        key, after = self._state.key, self._send_queue.block
-        runs = self._send_queue.next_best_effort()
-        records = [BestEffort(key, after, write_runs([run])) for run in runs]
+        queue, records = self._send_queue, list[BestEffort]()
+        while True:
+            if (uniform := queue.next_uniform()) is not None:
+                self._send_records(records, out)
+                self._send_uniform(uniform, out)
+            elif (run := queue.next_best_effort()) is not None:
+                records.append(BestEffort(self._state.key, queue.block, write_runs([run])))
+            else:
+                break
+        self._send_records(records, out)
+
+    def _send_records(self, records: list[BestEffort], out: list[Effect]) -> None:
         if records:
             self._outgoing.send_each(PacketKind.BEST_EFFORT, records, out)
         for record in records:
-            self._delivery.messages(self._sources.take_best_effort(*record), ordered=False)
+            self._delivery.messages(self._sources.take_best_effort(record), ordered=False)
+        records.clear()
+
+    def _send_uniform(self, run: UniformRun, out: list[Effect]) -> None:
+        key, after, size = self._state.key, self._send_queue.block, run.length * run.times
+        front = UNIFORM.pack(key, run.first, run.length, run.times, 0, after)
+        head, after_bytes = front[:DATA_BYTES], front[PIECE_AT:]
+        pieces = [run.data[at : at + size] for at in range(0, len(run.data), size)]
+        bodies = [after_bytes + piece for piece in pieces]
+        self._outgoing.send_train(PacketKind.UNIFORM, head, bodies, out)
+        whole = Uniform(key, run.first, run.length, run.times * len(pieces), 0, after, [run.data])
+        self._delivery.messages(self._sources.take_best_effort(whole), ordered=False)
 
     def resend(self, out: list[Effect]) -> None:
         """No ACK has named our blocks: the token site may have missed them."""

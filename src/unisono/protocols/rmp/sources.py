@@ -23,7 +23,7 @@ from unisono.parts.turn import (
 from unisono.parts.window import Window
 from unisono.protocols.rmp.agreement import Ranges
 from unisono.protocols.rmp.contents import BlockFragment, Contents, read_block, read_messages
-from unisono.protocols.rmp.packets import WHOLE, Data
+from unisono.protocols.rmp.data_packets import WHOLE, BestEffort, Data, Uniform
 
 AHEAD_MAX: Final = 256
 """Blocks of a source beyond the first that is missing."""
@@ -178,23 +178,32 @@ class Sources:
         self.arrived.pop(key, None)
         self.put(key, block)
 
-    def take_best_effort(self, key: int, after: int, content: Buffer) -> list[MessageRun]:
+    def take_best_effort(self, packet: BestEffort | Uniform) -> list[MessageRun]:
         """Unreliable messages; one that an earlier or a later one of them overtook is dropped."""
-        source = self.by_key[key]
+        source = self.by_key[packet.sender]
         found: list[MessageRun] = []
-        if after > source.blocks.received + AHEAD_MAX:
+        if packet.after > source.blocks.received + AHEAD_MAX:
             self._drop("ahead")
             return found
-        for run in read_messages(source.member, bytes(content), self._drop).at_once:
-            if not isinstance(run, MessageRun):
-                continue
+        for run in self._best_effort(source.member, packet):
             past = source.best_effort + 1 - run.number
             if past < run.times:
                 rest = run if past <= 0 else run.parted(past)[1]
-                source.best_effort, source.after = rest.number + rest.times - 1, after
+                source.best_effort = rest.number + rest.times - 1
+                source.after = packet.after
                 source.delivered = max(source.delivered, source.best_effort)
                 found.append(rest._replace(service=Service.UNRELIABLE))
         return found
+
+    def _best_effort(self, member: Member, packet: BestEffort | Uniform) -> list[MessageRun]:
+        """Packets of one length that came together are one run."""
+        if isinstance(packet, BestEffort):
+            contents = read_messages(member, bytes(packet.content), self._drop)
+            return [run for run in contents.at_once if isinstance(run, MessageRun)]
+        data, times = b"".join(packet.pieces), packet.times * len(packet.pieces)
+        first = packet.first + packet.at * packet.times
+        level = Service.UNRELIABLE
+        return [MessageRun(member, data, 0, packet.length, times, first, "", None, level)]
 
     def is_whole(self, members: Container[int]) -> bool:
         """Whether everything that was delivered is in the order once all that arrived is, and no

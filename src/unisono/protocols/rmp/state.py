@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import auto
 from typing import Any, Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Fail, Send, Target
 from unisono.fsa import Named
 from unisono.layout import encode
-from unisono.model import Address, Member
+from unisono.model import Address, Burst, Member
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.rmp.agreement import NewList
 from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.packets import PROTOCOL
 from unisono.protocols.rmp.quorums import ViewQuorums
+from unisono.wire import seal_batch
 
 TRIDS_MAX: Final = 4
 """Identifiers by which a ring's packets are known: earlier ones are forgotten."""
@@ -192,6 +194,15 @@ class Outgoing:
         """A packet for each, sent together."""
         life = self._state.trid if trid is None else trid
         out.append(Send(to, [self._codec.seal(kind, encode(each), life) for each in records]))
+
+    def send_train(
+        self, kind: int, head: bytes, pieces: Sequence[bytes], out: list[Effect]
+    ) -> None:
+        """To everyone, as one burst: packets with the same head, their index, and a piece each."""
+        codec, life = self._codec, self._state.trid
+        codec.sent(kind, len(pieces))
+        packets = seal_batch(PROTOCOL, kind, codec.group, life, head, pieces)
+        out.append(Send(EVERYONE, Burst(memoryview(packets), len(packets) // len(pieces))))
 
     def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
         self._armed.add(timer)
