@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.rmp.levels import all_levels
-from tests.rmp.theatre import Room, together
+from tests.rmp.theatre import DETECT_US, Room, together
 from unisono.core import Core, CoreConfig, Fail
 from unisono.protocols.rmp import SPEC
 from unisono.protocols.rmp.agreement import NewList
@@ -172,8 +172,8 @@ def lagging_slave() -> Room:
 
 
 def lagging_reform_site() -> Room:
-    room = lagging("a")
-    assert room.of(PacketKind.COMMIT)[0].by == "a"
+    room = lagging("d")
+    assert room.of(PacketKind.COMMIT)[0].by == "d"
     return room
 
 
@@ -200,6 +200,13 @@ def false_alarm() -> Room:
     room.loses = lambda by, to, packet: isinstance(packet, AckFields)
     room.until(lambda: room.of(PacketKind.FAULT))
     room.loses = None
+    room.until(lambda: room.of(PacketKind.RESUME))
+    return room
+
+
+def resting() -> Room:
+    """The token rests at one site for longer than another waits for it."""
+    room = together("a", "b", idle_us=2 * DETECT_US)
     room.until(lambda: room.of(PacketKind.RESUME))
     return room
 
@@ -235,6 +242,7 @@ def left_alone() -> Room:
 
 STORIES = {
     widowed: "CONFIRMED --REFORM/abort--> ABORT_RECOVERY",
+    resting: "TOKEN_SITE --soon[is_frozen]/stop--> NOT_TOKEN_SITE",
     left_alone: "START_RECOVERY --REFORM/give_verdict--> NORMAL",
     silent: "SENT_NEW_LIST --REFORM[may_commit]/commit--> NORMAL",
     false_alarm: "START_RECOVERY --soon[is_false_alarm]/resume_all--> NORMAL",
@@ -247,7 +255,7 @@ STORIES = {
 @pytest.mark.rule("RMP-11", "RMP-13")
 @pytest.mark.parametrize("story", STORIES)
 def test_a_story_walks_the_arrow_that_it_is_told_for(story: Callable[[], Room]) -> None:
-    assert f"reformation: {STORIES[story]}" in told(story)
+    assert {f"{figure}: {STORIES[story]}" for figure in ("reformation", "token")} & told(story)
 
 
 @cache

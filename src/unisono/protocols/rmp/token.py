@@ -135,7 +135,7 @@ class TokenRotation:
         )
         ack = ack._replace(
             next_site=successor(state.key, self._list_after(ack)),
-            consumed=self._delivery.consumed(self._queue.held),
+            consumed=self._delivery.consumed(ack.end),  # What it names is here, and delivered now.
         )
         self._passing, self._is_confirmed = ack, False
         self._queue.put(ack)
