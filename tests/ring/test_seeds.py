@@ -188,6 +188,12 @@ def test_the_group_forms(nodes: int, seed: int) -> None:
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
+def test_one_that_leaves_does_not_depart_with_a_ring_that_gave_up_its_last_turns() -> None:
+    """It had as many turns as the ring of the others was based on, of which its last was another:
+    it departed with that ring, and delivered as safe what nobody else did."""
+    assert run(Plan(protocol="ring", nodes=8, seed=1_300_276, messages=60)).violations == ()
+
+
 def test_the_founding_of_a_coordinator_that_gave_it_up_is_forgotten() -> None:
     """It asked the ring that the others had founded to join, with the memory of its own founding,
     which was never in force, and was told that it is stale."""

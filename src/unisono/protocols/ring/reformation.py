@@ -117,7 +117,9 @@ class Reformation:
         if state.key in ring.index:
             seat = ring.seats[ring.index[state.key]]
             return seat.old == state.memory and (not state.memory or ring.base == s)
-        return self._lifecycle.has_quit and ring.base == s
+        # One that leaves has answered, or is late: its last turns may have been given up meanwhile.
+        ends = ring.ends(state.ring.version)
+        return self._lifecycle.has_quit and ring.base == s and ends is not None and s <= ends
 
     def is_left_out(self, packet: RingPart) -> bool:
         return self._offer(packet) is not None and not self.is_offered(packet)
