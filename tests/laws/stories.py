@@ -593,6 +593,13 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 c d at 0
     """),
+    _doctored("one_primary", "two go on, and list one of three that were the group", """
+        a: join 1 | view 1 a c d founded joined a c d | crash
+        b: join 1 | view 2 a b joined a b | view 3 b e joined e left a
+        c: join 1 | view 1 a c d founded joined a c d | crash
+        d: join 1 | view 1 a c d founded joined a c d | crash
+        e: join 1 | view 3 b e joined b e
+    """),
     _doctored("one_primary", "one founds alone, and then joins those that had gone on", """
         b: join 1 | view 2 b c joined b c | view 3 b c#2 e joined c#2 e left c | view 4 b e
         c: join 1 | view 2 b c joined b c | crash
@@ -1236,6 +1243,11 @@ SOUND: list[Sound] = [
         b: join 1 | view 2 a b c at 0 | crash
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 b c d at 0
+    """),
+    _sound("all crash or stop before they show whom they admitted", """
+        a: join 1 | view 2 a c joined a c | stop memory lost
+        b: join 1 | view 3 a b c joined a b c | view 4 a b left c | crash
+        c: join 1 | view 1 c founded joined c | view 2 a c joined a | crash
     """),
     _sound("a founder crashes before it shows whom it admitted", """
         a: join 1 | view 1 a founded joined a | crash

@@ -266,3 +266,7 @@ def test_one_that_returns_to_its_ring_still_knows_why_that_was_stopped() -> None
 def test_no_law_blames_a_newcomer_that_goes_on_alone_where_all_others_left() -> None:
     """Nobody is in both views: those that left agreed to the newcomer's."""
     assert run(Plan(protocol="ring", nodes=3, seed=1_004_450, messages=60)).violations == ()
+
+
+def test_no_law_blames_two_that_crash_or_stop_before_they_show_whom_they_admitted() -> None:
+    assert run(Plan(protocol="ring", nodes=3, seed=1_300_229, messages=60)).violations == ()

@@ -218,6 +218,12 @@ def _agreed(history: History, view: Row, after: str) -> bool:
     return 2 * sum(agreed) > len(members)
 
 
+def _holds_most_of(after: Row, view: Row) -> bool:
+    """Whether most lives of the view are listed in the other."""
+    members = set(view.members or ())
+    return 2 * len(members.intersection(after.members or ())) > len(members)
+
+
 class Succession:
     """The views of a node are in the order of its lives (see `in_order`) and their steps. One view
     leads to another when a node has it right before the other, and so on; or when it is the last of
@@ -225,8 +231,8 @@ class Succession:
     of both: that one may have gone on without showing it; or when it is the last of a life that
     left with the other, and most of its members did, or may have agreed to the other before they
     crashed or stopped; or when it is the last of a life that did not go on to the end, and the
-    other is the first of a node whose members list that life: it went on there without showing
-    it."""
+    other is the first of a node whose members list that life and, where they say that it joined,
+    most of those that had the one: it went on there without showing it."""
 
     def __init__(self, history: History) -> None:
         self.lineage = history.derived(lineages)
@@ -311,7 +317,7 @@ class Succession:
                     member = history.lives.get(key)
                     if member is None or member.correct or not member.inside:
                         continue
-                    if key in (row.joined or ()) and not tells(member.views[-1], FOUNDED):
+                    if key in (row.joined or ()) and not _holds_most_of(row, member.views[-1]):
                         continue
                     if view not in {each.view for each in member.views}:
                         self._unshown.setdefault(member.views[-1].view, set()).add(view)
