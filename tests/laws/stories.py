@@ -1246,7 +1246,7 @@ SOUND: list[Sound] = [
     """),
     _sound("all crash or stop before they show whom they admitted", """
         a: join 1 | view 2 a c joined a c | stop memory lost
-        b: join 1 | view 3 a b c joined a b c | view 4 a b left c | crash
+        b: join 1 | view 3 a b c joined a b c | view 4 a b left c | view 5 b left a
         c: join 1 | view 1 c founded joined c | view 2 a c joined a | crash
     """),
     _sound("a founder crashes before it shows whom it admitted", """
