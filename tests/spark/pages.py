@@ -241,7 +241,7 @@ def main() -> None:
         laws = {name: list(spec.laws) for name, spec in specs().items()}
         result = run_pipeline(session, top, "results", laws, silver=False)
         page = Path("report.html")
-        page.write_text(build_report(session, result.out, top), encoding="utf-8")
+        page.write_text(build_report(result.out, top), encoding="utf-8")
         session.stop()
         shoot(page, into)
 

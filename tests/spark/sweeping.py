@@ -20,12 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-
 from tests.harness import UNISONO
 from unisono.cli.verify import claims
 from unisono.laws import judge_all
+from unisono.spark.partitioned import read_table
 from unisono.trace.reading import read_trace
 
 
@@ -109,18 +107,12 @@ def told_by_verify(traces: Path) -> Iterator[tuple[str, Said]]:
 
 def told_by_tables(out: Path) -> dict[str, Said]:
     found: dict[str, Said] = {}
-    for row in rows_in(out / "gold" / "verdicts"):
+    for row in read_table(out, "gold/verdicts").to_pylist():
         found.setdefault(row["run"], ({}, []))[0][row["law"]] = row["verdict"]
     names = ("law", "run", "life", "message", "other", "detail")
-    for row in rows_in(out / "gold" / "violations"):
+    for row in read_table(out, "gold/violations").to_pylist():
         found[row["run"]][1].append(tuple(row[name] for name in names))
     return {run: (laws, sorted(violations)) for run, (laws, violations) in found.items()}
-
-
-def rows_in(table: Path) -> list[dict[str, Any]]:
-    by_run = ds.partitioning(pa.schema([("run", pa.string())]), flavor="hive")
-    rows: list[dict[str, Any]] = ds.dataset(table, partitioning=by_run).to_table().to_pylist()
-    return rows
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from tests.laws.stories import story, write_trace
 from unisono.errors import Misuse, UnisonoError
 from unisono.spark import delta
-from unisono.spark.delta import ALL_RUNS, DeltaTables
-from unisono.spark.layout import JOINT, ROWS, RUNS, TABLES, run_of
+from unisono.spark.delta import DeltaTables
+from unisono.spark.layout import ALL, JOINT, ROWS, RUNS, TABLES, files_in
+from unisono.spark.partitioned import rows_in
 from unisono.spark.pipeline import run_pipeline
 from unisono.trace.files import safe_name
 
@@ -43,17 +44,13 @@ def rows_of(top: Path, name: str) -> list[str]:
 
 def parquet_rows(top: Path, name: str) -> list[str]:
     parts = []
-    for path in sorted((top / name).glob("**/*.parquet")):
-        table = pq.ParquetFile(path).read()
-        if name not in JOINT:
-            run = run_of(path.parent.name)
-            table = table.add_column(0, "run", pa.repeat(pa.scalar(run), table.num_rows))
-        parts += said(table)
+    for path in files_in(top, name):
+        parts += said(pq.ParquetFile(path).read() if name in JOINT else rows_in(path, name))
     return sorted(parts)
 
 
 def said(table: pa.Table) -> list[str]:
-    apart = {"date", "rows_in"}
+    apart = {"date", "rows_in", "part"}
     return sorted(
         repr({k: v for k, v in row.items() if k not in apart}) for row in table.to_pylist()
     )
@@ -121,7 +118,7 @@ def test_another_place_and_its_errors(spark: Any, tmp_path: Path) -> None:
     for name in TABLES:
         table = lake.table(name)
         assert table is not None
-        assert set(table.to_pyarrow_table().column("run").to_pylist()) <= {"one", ALL_RUNS}, name
+        assert set(table.to_pyarrow_table().column("run").to_pylist()) <= {"one", ALL}, name
     with pytest.raises(UnisonoError, match=r"noscheme://x/.*: Unknown scheme"):
         do(spark, tmp_path, delta="noscheme://x")
 

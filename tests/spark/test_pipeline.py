@@ -23,8 +23,9 @@ from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.curves import class_of
-from unisono.spark.layout import JOINT, NO_RUN, TABLES, run_of
+from unisono.spark.layout import ALL, JOINT, TABLES, files_in
 from unisono.spark.measures import BINS, CURVE, QUANTILES, WORK
+from unisono.spark.partitioned import rows_in
 from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.reading import read_trace
 from unisono.trace.record import WORK_KINDS
@@ -132,8 +133,9 @@ def test_the_tables_can_be_read_as_the_docs_say(spark: Any, made: tuple[Path, An
     assert {name for name, _ in lines} == {*TABLES, *JOINT}
     for name, columns in lines:
         told = re.findall(r"`(\w+)`", columns.partition(": `kept`")[0])
-        run = [] if name in JOINT else ["run"]
-        assert spark.read.parquet(f"{shown['out']}/{name}").columns == told + run, name
+        keys = [] if name in JOINT else ["run", "date"]
+        columns = spark.read.parquet(f"{shown['out']}/{name}").columns
+        assert sorted(columns) == sorted(told + keys), name
 
 
 def test_every_table_is_read_by_pandas_polars_duckdb_and_spark(
@@ -170,14 +172,11 @@ def test_packets_are_told_apart(spark: Any, made: tuple[Path, Any, Any]) -> None
 
 
 def table(made: tuple[Path, Any, Any], name: str) -> list[dict[str, Any]]:
-    """The rows of a table; those of no run have none."""
-    folders = sorted((made[0] / "out" / name).iterdir())
-    found = []
-    for folder in folders:
-        run = None if folder.name == NO_RUN else run_of(folder.name)
-        for path in folder.glob("*.parquet"):
-            found += [{"run": run} | row for row in pq.ParquetFile(path).read().to_pylist()]
-    return found
+    """The rows of a table; those about all runs have none."""
+    rows = [
+        row for path in files_in(made[0] / "out", name) for row in rows_in(path, name).to_pylist()
+    ]
+    return [{**row, "run": None if row["run"] == ALL else row["run"]} for row in rows]
 
 
 TOKEN_ACTIONS = ("take_turn--> WAITACK", "use_token--> MEMBER", "accept--> TOKEN_SITE")
@@ -303,7 +302,8 @@ def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) ->
 
 
 def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path) -> None:
-    from unisono.spark.layout import MARK, open_layout
+    from unisono.spark.layout import MARK
+    from unisono.spark.publishing import open_layout
 
     old, foreign = tmp_path / ".pipeline-killed", tmp_path / ".pipeline-of-theirs"
     (old / "events").mkdir(parents=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,17 +15,13 @@ from unisono.errors import BadTrace, Misuse
 from unisono.spark import pipeline
 from unisono.spark import runs as batching
 from unisono.spark.layout import (
-    GOLD,
     JOINT,
     MARK,
-    RUNS,
     TABLES,
-    ResultLayout,
-    folders_in,
-    open_layout,
-    run_folder,
-    run_of,
+    files_in,
 )
+from unisono.spark.partitioned import read_table, runs_table
+from unisono.spark.publishing import ResultLayout, open_layout
 from unisono.spark.results import summary_in
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import safe_name
@@ -60,28 +54,24 @@ def content(out: Path) -> dict[str, list[str]]:
     """What every table says."""
     said = {}
     for name in (*TABLES, *JOINT):
-        folders = [path for path in sorted((out / name).glob("**/")) if any(path.glob("*.parquet"))]
-        rows = [row for path in folders for row in table_in(path).to_pylist()]
-        said[name] = [repr(row) for row in rows]
+        rows = [
+            {**row, "of": str(path.parent.relative_to(out))}
+            for path in files_in(out, name)
+            for row in pq.ParquetFile(path).read().to_pylist()
+        ]
+        said[name] = sorted(repr({k: v for k, v in row.items() if k != "part"}) for row in rows)
         assert rows or name in MAY_BE_EMPTY, name
     return said
 
 
-def table_in(folder: Path) -> pa.Table:
-    """The rows of a folder, with its name as a column."""
-    files = sorted(folder.glob("[!.]*.parquet"))
-    table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
-    return table.append_column("of", pa.repeat(pa.scalar(folder.name), table.num_rows))
+def parts_of(out: Path) -> dict[str, str]:
+    """By run the name of its files."""
+    return {row["run"]: row["part"] for row in runs_table(out).to_pylist()}
 
 
-def files_of(out: Path, run: str) -> dict[Path, int]:
-    """Each file of a run, by which a replaced one is told from an old one."""
-    found = (path for name in TABLES for path in (out / name / run_folder(run)).glob("*"))
-    return {path: path.stat().st_ino for path in found}
-
-
-def runs_in(out: Path, table: str = RUNS) -> list[str]:
-    return [run_of(folder.name) for folder in folders_in(out, table)]
+def runs_in(out: Path, table: str | None = None) -> list[str]:
+    rows = runs_table(out) if table is None else read_table(out, table)
+    return sorted(set(rows.column("run").to_pylist()))
 
 
 ODD = "a=b [*] %41 é"
@@ -106,9 +96,9 @@ def test_only_what_is_new_or_has_changed_is_done(
     assert first.replays == {"other": "unisono sim --seed 7"}
     assert settings == {key: spark.conf.get(key) for key in settings}
     assert not (out / "bronze" / "events").exists() and not (out / "silver").exists()
-    one, other = files_of(out, "one"), files_of(out, "other")
+    parts = parts_of(out)
     inputs = inputs_in(tmp_path / "trace")
-    assert changed(spark, out, inputs, CLAIMED.get) == []
+    assert changed(out, inputs, CLAIMED.get) == []
 
     # All tables are asked for now. One run changes, one is new, another is gone for now; killed
     # while the second batch is put in place.
@@ -116,33 +106,34 @@ def test_only_what_is_new_or_has_changed_is_done(
     tell(tmp_path, "x", LOST)
     (tmp_path / "trace" / "run=one").rename(tmp_path / "away")
     monkeypatch.setattr(batching, "BATCH_RUNS", 2)
-    whole = ResultLayout._replace
+    whole, placed = ResultLayout._place, []
 
-    def killed(self: ResultLayout, new: Path, place: Path) -> None:
-        if place == out.resolve() / "gold" / "verdicts" / "run=x":
+    def killed(self: ResultLayout, table: str) -> None:
+        placed.append(table)
+        if placed.count("gold/verdicts") == 2:
             raise KeyboardInterrupt
-        whole(self, new, place)
+        whole(self, table)
 
     said.clear()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ResultLayout, "_replace", killed)
+        patch.setattr(ResultLayout, "_place", killed)
         do(spark, tmp_path, progress=said.append)
     assert said[0] == "3 of 4 runs are new or have changed", "junk has no events to write"
     assert "reading, judging and measuring (part 2 of 2)" in said
     assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
     assert runs_in(out, "silver/sends") == sorted([ODD, "other", "x"]), "x is half in place"
     assert runs_in(out, "gold/violations") == []
-    assert not set(other.values()) & set(files_of(out, "other").values())
-    assert files_of(out, "one") == one, "what is not there now stays"
+    now = parts_of(out)
+    assert now["other"] != parts["other"]
+    assert now["one"] == parts["one"], "what is not there now stays"
     assert sum(row["broken"] for row in summary_in(out)) == 1, "not put together yet"
     assert not list(out.glob(".pipeline-*"))
 
-    odd, other = files_of(out, ODD), files_of(out, "other")
     (tmp_path / "away").rename(tmp_path / "trace" / "run=one")
     on = do(spark, tmp_path)
     assert (on.processed, on.skipped, on.kept) == (("one", "x"), 3, False)
-    assert (files_of(out, ODD), files_of(out, "other")) == (odd, other)
-    assert {path.parts[-3] for path in odd} > {"events", "sends", "verdicts", "runs"}
+    again = parts_of(out)
+    assert (again[ODD], again["other"]) == (now[ODD], now["other"])
     assert on.replays == {} and sum(row["runs"] for row in on.summary) == 4
     read = spark.read.parquet(f"{out}/gold/verdicts").select("run").distinct()
     assert {row.run for row in read.collect()} == {ODD, "one", "other", "x"}
@@ -153,16 +144,16 @@ def test_only_what_is_new_or_has_changed_is_done(
     anew = do(spark, tmp_path, everything=True)
     assert len(anew.processed) == 4 and runs_in(out) == [ODD, "one", "other", "x"]
     assert content(out) == {
-        name: [row for row in rows if "'run=junk'" not in row] for name, rows in stepwise.items()
+        name: [row for row in rows if "'junk'" not in row] for name, rows in stepwise.items()
     }
 
     said.clear()
-    again = do(spark, tmp_path, progress=said.append)
+    idle = do(spark, tmp_path, progress=said.append)
     assert said[0] == "0 of 4 runs are new or have changed"
-    assert (again.processed, again.skipped) == ((), 4)
-    assert again.verdicts == anew.verdicts and again.events == anew.events
+    assert (idle.processed, idle.skipped) == ((), 4)
+    assert idle.verdicts == anew.verdicts and idle.events == anew.events
     inputs = inputs_in(tmp_path / "trace")
-    assert len(changed(spark, out, inputs, {"story": ["fifo"]}.get)) == 4, "by other laws"
+    assert len(changed(out, inputs, {"story": ["fifo"]}.get)) == 4, "by other laws"
 
 
 def test_mistakes_in_what_is_asked_for(spark: Any, tmp_path: Path) -> None:
@@ -175,18 +166,6 @@ def test_mistakes_in_what_is_asked_for(spark: Any, tmp_path: Path) -> None:
 
 
 # -- without Spark -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("run", ["plain", "", "a b", "é/ü", "x=1", "100%", "[a]*?{b}^", "#'\"\\"])
-def test_a_folder_tells_its_run(run: str) -> None:
-    folder = run_folder(run)
-    assert "/" not in folder and run_of(folder) == run
-
-
-def test_a_long_name_is_cut_and_stays_its_own() -> None:
-    long = [run_folder("*" * 200 + end) for end in "ab"]
-    assert long[0] != long[1]
-    assert all(len(os.fsencode(name)) <= 255 for name in long)
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,14 +184,3 @@ def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
     (tmp_path / MARK).write_text("0")
     with pytest.raises(Misuse, match="another version"), open_layout(tmp_path):
         pass
-
-
-def test_a_run_is_put_in_place_last_in_the_table_of_runs(tmp_path: Path) -> None:
-    assert TABLES[-1] == GOLD[-1] == RUNS
-    with open_layout(tmp_path / "out") as where:
-        for name in TABLES:
-            (where.staged(name) / "run=x").mkdir(parents=True)
-        where.publish(["x"])
-        assert all((where.out / name / "run=x").is_dir() for name in TABLES)
-        assert where.stale
-    assert not list((tmp_path / "out").glob(".pipeline-*"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,11 @@ class World:
         self.file.flush()
 
     def kept(self) -> dict[str, bool | None]:
-        return {row["run"]: row["kept"] for row in runs_in(self.spark, self.top / "out")}
+        return {row["run"]: row["kept"] for row in runs_in(self.top / "out")}
 
     def to_do(self, going_on: bool = False) -> list[str]:
         inputs = inputs_in(self.top / "trace")
-        found = changed(self.spark, self.top / "out", inputs, lambda name: LAWS, going_on)
+        found = changed(self.top / "out", inputs, lambda name: LAWS, going_on)
         return [each.run for each in found]
 
 
@@ -114,11 +114,16 @@ def test_a_run_that_goes_on_in_files_not_listed_is_judged_so_far(tmp_path: Path)
     """All files that were listed have their end, and another began before they were read."""
     write_trace(story("a: view 1 a | send | crash"), tmp_path)
     (run,) = runs_of(trace_files(tmp_path))
-    output = tasks.Output(str(tmp_path / "out"), silver=False, going_on=True)
-    assert tasks._judge(run, CLAIMED, output)["whole"]
+    output = tasks.Output(str(tmp_path / "out"), "part", silver=False, going_on=True)
+
+    def is_whole(output: tasks.Output) -> Any:
+        (row,) = tasks.judge_runs([(run, date(2026, 5, 1))], CLAIMED, output)
+        return row["whole"]
+
+    assert is_whole(output)
     TraceFile(tmp_path, run.name, "a", 2)
-    assert not tasks._judge(run, CLAIMED, output)["whole"]
-    assert tasks._judge(run, CLAIMED, output._replace(going_on=False))["whole"]
+    assert not is_whole(output)
+    assert is_whole(output._replace(going_on=False))
 
 
 def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from unisono.laws import LAWS
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.layout import folders_in, run_of
+from unisono.spark.layout import STALE
+from unisono.spark.partitioned import read_table, runs_table
 
 KILLS = int(os.environ.get("UNISONO_KILLS", "3"))
 SEEDS = 6
@@ -35,12 +35,9 @@ def rows_of(out: Path, table: str, kind: str) -> list[tuple[str, int]]:
             return []
         found = DeltaTable(out / "delta" / table).to_pyarrow_table(columns=["run", column])
         return [(row["run"], row[column]) for row in found.to_pylist()]
-    return [
-        (run_of(folder.name), row.get("events", 0))
-        for folder in folders_in(out, table)
-        for path in folder.glob("[!.]*.parquet")
-        for row in pq.ParquetFile(path).read().to_pylist()
-    ]
+    found = runs_table(out) if table == "gold/runs" else read_table(out, table)
+    names = ("run", column)
+    return list(zip(*(found.column(name).to_pylist() for name in names), strict=True))
 
 
 def check(out: Path, kind: str) -> set[str]:
@@ -63,6 +60,14 @@ def started(command: list[str], out: Path) -> subprocess.Popen[bytes]:
     return going
 
 
+def published(out: Path, going: subprocess.Popen[bytes]) -> None:
+    """Wait until the first file of a table is replaced."""
+    begun = time.time()
+    mark = out / STALE if not (out / "delta").exists() else out / "delta" / "gold/runs/_delta_log"
+    while going.poll() is None and not (mark.exists() and mark.stat().st_mtime > begun):
+        time.sleep(0.002)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_whatever_is_listed_is_complete(tmp_path: Path, kind: str) -> None:
@@ -80,7 +85,11 @@ def test_whatever_is_listed_is_complete(tmp_path: Path, kind: str) -> None:
         for path in (tmp_path / "traces").glob("run=*/a-*.parquet"):
             os.utime(path)  # has changed
         going = started(command, out)
-        time.sleep(work_s * dice.uniform(0.0, 1.0))
+        if dice.random() < 0.3:
+            time.sleep(work_s * dice.uniform(0.0, 1.0))
+        else:
+            published(out, going)
+            time.sleep(dice.uniform(0.0, 0.5))
         if going.poll() is None:
             amid += 1
             os.killpg(going.pid, signal.SIGKILL)

@@ -6,6 +6,7 @@ import os
 import random
 import tempfile
 from collections import defaultdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from unisono.laws import LAWS, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
+from unisono.spark.layout import files_in
 from unisono.spark.partitioned import rows_in
 from unisono.spark.tasks import Output, write_tables
 from unisono.trace import files
@@ -98,14 +100,17 @@ def damaged(source: Path, top: Path, seed: int) -> None:
 def assert_reads_alike(spark: Any, directory: Path) -> Trace:
     trace = read_trace(directory)
     with tempfile.TemporaryDirectory() as top:
-        output = Output(top, silver=True, going_on=False)
-        write_tables(spark, trace_files(directory), {}, output)
+        output = Output(top, "part", silver=True, going_on=False)
+        files = trace_files(directory)
+        days = dict.fromkeys((file.run for file in files), date(2026, 5, 1))
+        write_tables(spark, files, days, {}, output)
         events, found = defaultdict(list), []
-        for rows in rows_in(sorted(Path(top, "bronze", "events").glob("run=*"))):
-            for row in rows.to_pylist():
+        for path in files_in(Path(top), "bronze/events"):
+            for row in rows_in(path, "bronze/events").to_pylist():
                 events[row["run"]].append(tuple(row.values())[1:])
-        for rows in rows_in(sorted(Path(top, "bronze", "quarantine").glob("run=*"))):
-            found += [(row["path"], row["row"], row["reason"]) for row in rows.to_pylist()]
+        for path in files_in(Path(top), "bronze/quarantine"):
+            rows = rows_in(path, "bronze/quarantine").to_pylist()
+            found += [(row["path"], row["row"], row["reason"]) for row in rows]
     for mine in events.values():
         mine.sort(key=lambda row: row[2:5])
     plain = {
@@ -174,7 +179,7 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Pa
         "processed": len(result.processed),
         "skipped": 0,
     }
-    told = read_table(spark, tmp_path / "out", "bronze/quarantine").to_pylist()
+    told = read_table(tmp_path / "out", "bronze/quarantine").to_pylist()
     found = {(row["path"], row["row"], row["reason"]) for row in told}
     assert found == {(each.path, each.row, each.reason) for each in trace.quarantined}
     reasons = {path.removeprefix("run=story/"): reason for path, _, reason in found}

@@ -50,7 +50,7 @@ def by_spark(trace: Path, scratch: Path, master: str) -> dict[str, Any]:
     session = open_session(master, "yardstick", **{"spark.driver.memory": "2g"})
     out = scratch / "results"
     found = run_pipeline(session, trace, out, {PROTOCOL: list(LAWS)}, silver=False)
-    measures = read_table(session, out, "gold/measures").select(MEASURES).to_pylist()
+    measures = read_table(out, "gold/measures").select(MEASURES).to_pylist()
     session.stop()
     return {
         "broken": broken_in(found.verdicts),

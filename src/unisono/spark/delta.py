@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unisono.errors import Misuse, UnisonoError
-from unisono.spark.layout import CURVES, JOINT, NO_RUN, RUNS, TABLES, run_folder, run_of
-from unisono.spark.partitioned import nullable
+from unisono.spark.layout import ALL, CURVES, JOINT, RUNS, TABLES, day_of, files_in
+from unisono.spark.partitioned import RUN, with_protocol
+from unisono.spark.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from unisono.spark.layout import ResultLayout
+    from unisono.spark.publishing import ResultLayout
 
 FOLDER: Final = "delta"
 """Within the output directory, unless another place is given."""
@@ -32,7 +31,7 @@ NEEDED: Final = "--format delta needs the package deltalake: pip install 'unison
 FILES_MAX: Final = 64
 """A table of more files is compacted."""
 BATCH_ROWS: Final = 65_536
-ALL_RUNS: Final = "(all)"
+DATE: Final = pa.field("date", pa.date32())
 
 
 class DeltaTables:
@@ -68,21 +67,24 @@ class DeltaTables:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def publish(self, layout: ResultLayout, days: Mapping[str, date]) -> None:
-        """Replace these runs by what is staged. `days` are when they were recorded."""
-        folders = {run_folder(run): day for run, day in days.items()}
-        runs = [run_of(folder) for folder in folders]
+    def publish(self, layout: ResultLayout, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace these runs, by their rows of `gold/runs`, by what is staged."""
+        runs = [row["run"] for row in rows]
         self._delete(RUNS, runs)
         for name in TABLES:
             if layout.staged(name).is_dir():
-                self._commit(name, _Staged(layout.staged(name), folders), runs)
+                self._commit(name, _staged(layout, name), runs)
+        dated = [{**row, "date": row["recorded"].date()} for row in rows]
+        listed = pa.Table.from_pylist(dated, SCHEMAS[RUNS].append(DATE))
+        self._commit(RUNS, listed.to_reader(), runs)
 
     def publish_joint(self, layout: ResultLayout) -> None:
         """Replace the summary and the joint curves by what is staged."""
         for name in CURVES:
-            self._commit(name, _Staged(layout.staged(name), {NO_RUN: None}), [ALL_RUNS])
-        for name in JOINT:
-            self._commit(name, _Staged(layout.staged(name), {"": None}), None)
+            self._commit(name, _staged(layout, name), [ALL])
+        for name in set(JOINT) - {RUNS}:
+            rows = pq.ParquetFile(layout.staged(name) / f"{ALL}.parquet").read()
+            self._commit(name, rows.cast(SCHEMAS[name]).to_reader(), None)
 
     def drop(self, runs: Sequence[str]) -> None:
         for name in (RUNS, *TABLES):
@@ -102,7 +104,7 @@ class DeltaTables:
         except (OSError, self._lake.exceptions.DeltaError) as error:
             raise UnisonoError(f"{self.place(name)}: {_first_line(error)}") from None
 
-    def _commit(self, name: str, staged: _Staged, runs: Sequence[str] | None) -> None:
+    def _commit(self, name: str, staged: pa.RecordBatchReader, runs: Sequence[str] | None) -> None:
         """One commit: the rows of these runs, or of None the whole table, become those staged."""
         table = self.table(name)
         partitions = [each for each in ("protocol", "date") if each in staged.schema.names]
@@ -111,7 +113,7 @@ class DeltaTables:
         with self._named_failures(name):
             self._lake.write_deltalake(
                 self.place(name) if table is None else table,
-                staged.reader(),
+                staged,
                 mode="append" if table is None else "overwrite",
                 partition_by=partitions if runs else None,
                 schema_mode="merge" if more or table is None else "overwrite",
@@ -122,42 +124,19 @@ class DeltaTables:
                 table.vacuum(dry_run=False)
 
 
-class _Staged:
-    """Staged files of a table as one stream of rows, with the columns `run` and `date`."""
+def _staged(layout: ResultLayout, name: str) -> pa.RecordBatchReader:
+    """What is staged of a table as one stream of rows, with the columns `run` and `date`."""
+    paths = files_in(layout.staged(name), "")
 
-    def __init__(self, top: Path, folders: Mapping[str, date | None]) -> None:
-        self._paths = [
-            (folder, day, path)
-            for folder, day in folders.items()
-            for path in sorted((top / folder).glob("[!.]*.parquet"))
-        ]
-        any_file = next(top.glob("**/[!.]*.parquet"))
-        schema = nullable(pq.read_schema(any_file))
-        self._keyed = "" not in folders
-        if self._keyed:
-            schema = schema.insert(0, pa.field("run", pa.string()))
-            schema = schema.append(pa.field("date", pa.date32()))
-        self.schema = schema
-
-    def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        for folder, day, path in self._paths:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(BATCH_ROWS):
-                    yield self._with_keys(batch, folder, day)
+                    rows = with_protocol(pa.table(batch), path, name)
+                    day = pa.repeat(pa.scalar(day_of(path), DATE.type), rows.num_rows)
+                    yield from rows.append_column(DATE, day).to_batches()
 
-    def _with_keys(self, batch: pa.RecordBatch, folder: str, day: date | None) -> pa.RecordBatch:
-        columns = batch.columns
-        if self._keyed:
-            run = ALL_RUNS if folder == NO_RUN else run_of(folder)
-            keys = (pa.scalar(run), pa.scalar(day or date(1970, 1, 1), pa.date32()))
-            first, last = (pa.repeat(key, batch.num_rows) for key in keys)
-            columns = [first, *columns, last]
-        return pa.RecordBatch.from_arrays(
-            [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)], schema=self.schema
-        )
+    return pa.RecordBatchReader.from_batches(SCHEMAS[name].insert(0, RUN).append(DATE), batches())
 
 
 def _among(runs: Sequence[str]) -> str:

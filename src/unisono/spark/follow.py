@@ -145,7 +145,7 @@ class VerdictStream:
 
     def _refresh(self) -> None:
         begun = self.clock()
-        refresh(self.session, self.trace_dir, self.out_dir, self.delta)
+        refresh(self.trace_dir, self.out_dir, self.delta)
         now = self.clock()
         self._report_at, self._is_stale = now + REPORT_PAUSE * (now - begun), False
 

@@ -1,8 +1,8 @@
-"""Tables partitioned by run, written and read in tasks by pyarrow.
+"""Tables partitioned by day and protocol, written in tasks and read by pyarrow.
 
-With a hundred thousand runs each table has as many small files, and most of the time would be the
-overhead of Spark's writer and reader. The files are plain Parquet in Spark's layout of a table that
-is partitioned by `run`.
+A task writes a file per table and partition, which holds all its runs: a hundred thousand small
+runs are some hundred files, not millions. The files are plain Parquet in Spark's layout of a
+partitioned table; the protocol is a folder where a table has one.
 """
 
 from __future__ import annotations
@@ -11,56 +11,79 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from unisono.spark.layout import NO_RUN, TABLES, ResultLayout, folders_in, run_folder, run_of
+from unisono.spark.layout import (
+    ALL,
+    JOINT,
+    NO_DAY,
+    RUNS,
+    files_in,
+    partition_of,
+    protocol_of,
+)
 from unisono.spark.schemas import SCHEMAS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 ROWS_PER_GROUP: Final = 100_000
-"""Rows of a run that are buffered."""
+"""Rows of a file that are buffered."""
 PENDING_MAX: Final = 4
 """Row groups that wait to be written."""
-FOLDERS_PER_TASK: Final = 2_000
-"""The driver itself reads up to as many."""
+RUN: Final = pa.field("run", pa.string())
 
 
 class RunWriter:
-    """Writes the tables of one run as files of this name. Large ones are written by a second
-    thread."""
+    """Writes the tables of runs, one after the other, into files of one name. Large ones are
+    written by a second thread."""
 
-    def __init__(self, top: str, run: str, name: str) -> None:
+    def __init__(self, top: str, name: str) -> None:
         self._top = Path(top)
-        self._folder = run_folder(run)
         self._name = name
-        self._buffers: dict[str, list[pa.Table]] = {}
-        self._counts: dict[str, int] = {}
-        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._run, self._day = "", NO_DAY
+        self._buffers: dict[Path, list[pa.Table]] = {}
+        self._counts: dict[Path, int] = {}
+        self._writers: dict[Path, pq.ParquetWriter] = {}
         self._pool = ThreadPoolExecutor(1)
         self._pending: deque[Future[None]] = deque()
+
+    def begin(self, run: str, day: date) -> None:
+        """What is written from now on is of this run, which was recorded on this day."""
+        self._run, self._day = run, day
 
     def write(self, table: str, schema: pa.Schema, rows: pa.Table) -> None:
         """The columns of the schema; strings may be dictionaries."""
         if not rows.num_rows:
             return
+        if "protocol" not in schema.names:
+            self._add(table, None, schema, rows)
+            return
+        protocols = rows.column("protocol")
+        named = pc.unique(protocols).to_pylist()
+        for protocol in named:
+            mine = rows if len(named) == 1 else rows.filter(pc.equal(protocols, protocol))
+            self._add(table, protocol or "", without_protocol(schema), mine)
+
+    def _add(self, table: str, protocol: str | None, schema: pa.Schema, rows: pa.Table) -> None:
         rows = rows.select(schema.names)
         kinds = [
             kind if pa.types.is_dictionary(kind) else field.type
             for kind, field in zip(rows.schema.types, schema, strict=True)
         ]
         rows = rows.cast(pa.schema(zip(schema.names, kinds, strict=True)))
-        self._buffers.setdefault(table, []).append(rows)
-        self._counts[table] = self._counts.get(table, 0) + rows.num_rows
-        if self._counts[table] >= ROWS_PER_GROUP:
+        run = pa.DictionaryArray.from_arrays(
+            pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows), pa.array([self._run], pa.string())
+        )
+        path = self._top / table / partition_of(self._day, protocol) / f"{self._name}.parquet"
+        self._buffers.setdefault(path, []).append(rows.add_column(0, "run", run))
+        self._counts[path] = self._counts.get(path, 0) + rows.num_rows
+        if self._counts[path] >= ROWS_PER_GROUP:
             # While the next rows are read.
-            self._pending.append(self._pool.submit(self._flush, table, self._taken(table)))
+            self._pending.append(self._pool.submit(self._flush, path, self._taken(path)))
             if len(self._pending) > PENDING_MAX:
                 self._pending.popleft().result()
 
@@ -68,128 +91,91 @@ class RunWriter:
         schema = SCHEMAS[table]
         self.write(table, schema, pa.Table.from_pylist(list(rows), schema))
 
-    def _taken(self, table: str) -> list[pa.Table]:
-        self._counts[table] = 0
-        return self._buffers.pop(table, [])
+    def _taken(self, path: Path) -> list[pa.Table]:
+        self._counts[path] = 0
+        return self._buffers.pop(path, [])
 
-    def _flush(self, table: str, parts: list[pa.Table]) -> None:
+    def _flush(self, path: Path, parts: list[pa.Table]) -> None:
         rows = pa.concat_tables(parts).unify_dictionaries()
-        if table not in self._writers:
-            self._draft(table).parent.mkdir(parents=True, exist_ok=True)
-            self._writers[table] = _writer(self._draft(table), rows.schema)
-        self._writers[table].write_table(rows)
-
-    def _path(self, table: str) -> Path:
-        return self._top / table / self._folder / f"{self._name}.parquet"
-
-    def _draft(self, table: str) -> Path:
-        """A hidden name until the file is complete: the task may be retried."""
-        path = self._path(table)
-        return path.with_name(f".{path.name}.{os.getpid()}")
+        if path not in self._writers:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[path] = writer_to(_draft(path), rows.schema)
+        self._writers[path].write_table(rows)
 
     def close(self) -> None:
         self._pool.shutdown()
         for pending in self._pending:
             pending.result()
-        for table in list(self._buffers):
-            self._flush(table, self._taken(table))
-        for table, writer in self._writers.items():
+        for path in list(self._buffers):
+            self._flush(path, self._taken(path))
+        for path, writer in self._writers.items():
             writer.close()
-            self._draft(table).replace(self._path(table))
+            _draft(path).replace(path)
         self._writers = {}
 
 
-def _nullable(rows: pa.Table) -> pa.Table:
-    """All columns and nested fields nullable: otherwise schemas would depend on how a table was
-    computed, and could not be combined."""
-    return rows.cast(nullable(rows.schema))
+def _draft(path: Path) -> Path:
+    """A hidden name until the file is complete: the task may be retried."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
-def nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([_nullable_field(field) for field in schema])
-
-
-def _nullable_field(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_list(kind):
-        kind = pa.list_(_nullable_field(kind.value_field))
-    elif pa.types.is_struct(kind):
-        kind = pa.struct([_nullable_field(part) for part in kind])
-    return pa.field(field.name, kind, nullable=True)
-
-
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def writer_to(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
 
 
-def stage_joint(layout: ResultLayout, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a small table about many runs; in a table of runs, as rows without a run."""
-    folder = layout.staged(table) / (NO_RUN if table in TABLES else "")
-    folder.mkdir(parents=True, exist_ok=True)
-    with _writer(folder / "part.parquet", SCHEMAS[table]) as writer:
-        writer.write_table(pa.Table.from_pylist(list(rows), SCHEMAS[table]))
-
-
-def stage_empty(layout: ResultLayout, tables: Iterable[str]) -> None:
-    """Files without rows, for the schemas."""
-    for table in tables:
-        folder = layout.staged(table) / NO_RUN
-        folder.mkdir(parents=True, exist_ok=True)
-        _writer(folder / "empty.parquet", SCHEMAS[table]).close()
+def without_protocol(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name != "protocol"])
 
 
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def rows_in(folders: Iterable[Path]) -> Iterator[pa.Table]:
-    """The rows of these folders of runs, with the run as the first column."""
-    for folder in folders:
-        for path in sorted(folder.glob("[!.]*.parquet")):
-            rows = _nullable(pq.ParquetFile(path).read(use_threads=False))
-            run = pa.repeat(pa.scalar(run_of(folder.name)), rows.num_rows)
-            yield rows.add_column(0, "run", run)
+def is_keyed(table: str) -> bool:
+    """Whether it is partitioned by protocol."""
+    return "protocol" in SCHEMAS[table].names and table not in JOINT
 
 
-def schema_in(out: Path, table: str) -> pa.Schema | None:
-    """The columns of a table, the run first; None without a table."""
-    path = next((out / table / NO_RUN).glob("[!.]*.parquet"), None)
-    if path is None:
-        return None
-    return nullable(pq.read_schema(path)).insert(0, pa.field("run", pa.string()))
+def rows_in(path: Path, table: str) -> pa.Table:
+    """The rows of one file, with the run as the first column."""
+    return with_protocol(pq.ParquetFile(path).read(use_threads=False), path, table)
+
+
+def with_protocol(rows: pa.Table, path: Path, table: str) -> pa.Table:
+    """Rows of a file, with the column that is its folder, in the table's own types."""
+    if is_keyed(table):
+        protocol = pa.repeat(pa.scalar(protocol_of(path)), rows.num_rows)
+        at = 1 + SCHEMAS[table].get_field_index("protocol")
+        rows = rows.add_column(at, "protocol", protocol)
+    return rows.cast(SCHEMAS[table].insert(0, RUN))
+
+
+def tables_in(out: Path, table: str, runs: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of some runs, or of all, file by file."""
+    wanted = None if runs is None else pa.array(sorted(runs), pa.string())
+    parts = None if runs is None else set(runs_table(out, runs).column("part").to_pylist())
+    for path in files_in(out, table):
+        if path.stem != ALL and (parts is None or path.stem in parts):
+            rows = rows_in(path, table)
+            yield rows if wanted is None else rows.filter(pc.is_in(rows.column("run"), wanted))
 
 
 def read_table(
-    session: SparkSession,
     out: Path,
     table: str,
     runs: Sequence[str] | None = None,
     reduced: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> pa.Table:
-    """A small table of some runs, or of all, in the driver's memory. Many runs are read by tasks:
-    `reduced` is done to what each reads, and then to what they all gave."""
-    folders = _folders(out, table, runs)
-    schema = schema_in(out, table)
-    if schema is None:
-        return pa.table({"run": pa.array([], pa.string())})
-
-    def read(some: Iterable[Path]) -> pa.Table:
-        return reduced(pa.concat_tables([schema.empty_table(), *rows_in(some)]))
-
-    if len(folders) <= FOLDERS_PER_TASK:
-        return read(folders)
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from read(map(Path, batch.column("folder").to_pylist())).to_batches()
-
-    kind = from_arrow_schema(read(()).schema)
-    named = session.createDataFrame([(str(folder),) for folder in folders], "folder string")
-    tasks = max(1, len(folders) // FOLDERS_PER_TASK)
-    return reduced(named.repartition(tasks).mapInArrow(work, kind).toArrow())
+    """A small table of some runs, or of all, in memory: `reduced` is done to each file, and then to
+    what they all gave."""
+    empty = SCHEMAS[table].insert(0, RUN).empty_table()
+    return reduced(pa.concat_tables([reduced(empty), *map(reduced, tables_in(out, table, runs))]))
 
 
-def _folders(out: Path, table: str, runs: Sequence[str] | None) -> list[Path]:
+def runs_table(out: Path, runs: Sequence[str] | None = None) -> pa.Table:
+    """`gold/runs`, which is one file."""
+    path = out / RUNS / f"{ALL}.parquet"
+    rows = pq.ParquetFile(path).read() if path.exists() else SCHEMAS[RUNS].empty_table()
+    rows = rows.cast(SCHEMAS[RUNS])
     if runs is None:
-        return folders_in(out, table)
-    named = [out / table / run_folder(run) for run in runs]
-    return [folder for folder in named if folder.is_dir()]
+        return rows
+    return rows.filter(pc.is_in(rows.column("run"), pa.array(sorted(runs), pa.string())))

@@ -1,7 +1,7 @@
 """The pipeline: from a trace directory to bronze, silver and gold tables, and a report.
 
 Only runs that are new or have changed are processed, in batches that are bounded in bytes; each
-batch is published run by run when it is done (`layout`). The summary, the joint curves and the
+batch is published when it is done (`publishing`). The summary, the joint curves and the
 report are made from the tables of all runs.
 """
 
@@ -27,16 +27,12 @@ from unisono.spark.layout import (
     GOLD,
     REPORT,
     ROWS,
-    RUNS,
     SUMMARY,
     TABLES,
     TRENDS,
-    ResultLayout,
-    folders_in,
-    open_layout,
-    run_of,
 )
-from unisono.spark.partitioned import RunWriter, read_table, stage_empty, stage_joint
+from unisono.spark.partitioned import read_table
+from unisono.spark.publishing import ResultLayout, open_layout
 from unisono.spark.report.build import build_report
 from unisono.spark.results import findings_in, runs_in, summary_in
 from unisono.spark.runs import (
@@ -46,7 +42,6 @@ from unisono.spark.runs import (
     changed,
     inputs_in,
     laws_digest,
-    removed,
 )
 from unisono.spark.tasks import ANY_PROTOCOL, Claims, Output, check_claims, write_tables
 
@@ -148,7 +143,6 @@ def run_pipeline(
         todo = list(inputs.values())
         if not everything:
             todo = changed(
-                session,
                 layout.out,
                 inputs,
                 laws.of,
@@ -162,30 +156,29 @@ def run_pipeline(
         for index, batch in enumerate(batches, 1):
             part = f" (part {index:,} of {len(batches):,})" if len(batches) > 1 else ""
             report(f"reading, judging and measuring{part}")
-            _process(session, layout, batch, laws, rows_in, going_on)
+            rows = _process(session, layout, batch, laws, rows_in, going_on)
             if lake is not None:
-                lake.publish(layout, {each.run: each.recorded.date() for each in batch})
+                lake.publish(layout, rows)
                 layout.discard(ROWS)
-            layout.publish(each.run for each in batch)
+            layout.publish(rows)
         if everything:
-            gone = removed(folders_in(layout.out, RUNS), inputs)
-            layout.drop(gone)
+            gone = [row["run"] for row in runs_in(layout.out) if row["run"] not in inputs]
+            layout.remove(gone)
             if lake is not None:
-                lake.drop([run_of(folder) for folder in gone])
+                lake.drop(gone)
         if joint:
-            _refresh(session, layout, lake, trace_dir, report)
-        return _result(session, layout.out, inputs, todo)
+            _refresh(layout, lake, trace_dir, report)
+        return _result(layout.out, inputs, todo)
 
 
 def refresh(
-    session: SparkSession,
     trace_dir: str | os.PathLike[str],
     out_dir: str | os.PathLike[str],
     delta: str | None = None,
 ) -> None:
     """Make the tables about many runs and the report from the tables of the runs."""
     with open_layout(Path(out_dir)) as layout:
-        _refresh(session, layout, _lake(layout, delta), trace_dir, lambda step: None)
+        _refresh(layout, _lake(layout, delta), trace_dir, lambda step: None)
 
 
 def _lake(layout: ResultLayout, delta: str | None) -> DeltaTables | None:
@@ -193,7 +186,6 @@ def _lake(layout: ResultLayout, delta: str | None) -> DeltaTables | None:
 
 
 def _refresh(
-    session: SparkSession,
     layout: ResultLayout,
     lake: DeltaTables | None,
     trace_dir: str | os.PathLike[str],
@@ -201,9 +193,9 @@ def _refresh(
 ) -> None:
     if layout.stale:
         report("summarizing all runs")
-        _summarize(session, layout, lake)
+        _summarize(layout, lake)
     report("writing the report")
-    layout.write_report(build_report(session, layout.out, trace_dir))
+    layout.write_report(build_report(layout.out, trace_dir))
 
 
 class _ClaimedLaws(NamedTuple):
@@ -224,14 +216,15 @@ def _process(
     laws: _ClaimedLaws,
     rows_in: str | None,
     going_on: bool,
-) -> None:
-    """Stage the tables of a batch of runs."""
-    stage_empty(layout, TABLES if rows_in else (BRONZE[1], *GOLD))
+) -> list[dict[str, Any]]:
+    """Stage the tables of a batch of runs; returns their rows of `gold/runs`."""
+    layout.stage_empty(TABLES if rows_in else (BRONZE[1], *GOLD))
     files = [found for each in batch for found in each.files]
-    output = Output(str(layout.staged("")), rows_in is not None, going_on)
-    found = write_tables(session, files, laws.with_default(), output)
+    output = Output(str(layout.staged("")), layout.next_part(), rows_in is not None, going_on)
+    days = {each.run: each.recorded.date() for each in batch}
     inputs = {each.run: each for each in batch}
-    for row in found:
+    rows = []
+    for row in write_tables(session, files, days, laws.with_default(), output):
         each = inputs[row["run"]]
         still_open = OPEN if going_on and not row["whole"] else ""
         about = {
@@ -244,36 +237,33 @@ def _process(
             "rows_in": rows_in,
             "recorded": each.recorded,
         }
-        writer = RunWriter(output.top, each.run, "run")
-        writer.write_rows(RUNS, [row | about])
-        writer.close()
+        rows.append(row | about)
+    return rows
 
 
-def _summarize(session: SparkSession, layout: ResultLayout, lake: DeltaTables | None) -> None:
+def _summarize(layout: ResultLayout, lake: DeltaTables | None) -> None:
     """The tables about many runs, from the tables of each."""
 
     def read(table: str, reduced: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        return read_table(session, layout.out, table, reduced=reduced)
+        return read_table(layout.out, table, reduced=reduced)
 
-    runs = runs_in(session, layout.out)
+    runs = runs_in(layout.out)
     kept = {row["run"]: row["kept"] for row in runs}
     curves = list(gold.latency_curves(read))
     measures = read("gold/measures", gold.of_runs).to_pylist()
-    stage_joint(layout, CURVES[0], curves)
-    stage_joint(layout, CURVES[1], gold.rate_curves(read))
-    stage_joint(layout, SUMMARY, gold.summary_of(read, kept, curves, measures))
-    stage_joint(layout, FACTORS, factors_of(runs, measures))
-    stage_joint(layout, TRENDS, trends_of(runs, measures))
+    layout.stage_joint(CURVES[0], curves)
+    layout.stage_joint(CURVES[1], gold.rate_curves(read))
+    layout.stage_joint(SUMMARY, gold.summary_of(read, kept, curves, measures))
+    layout.stage_joint(FACTORS, factors_of(runs, measures))
+    layout.stage_joint(TRENDS, trends_of(runs, measures))
     if lake is not None:
         lake.publish_joint(layout)
     layout.publish_joint()
 
 
-def _result(
-    session: SparkSession, out: Path, inputs: dict[str, Input], todo: Sequence[Input]
-) -> PipelineResult:
-    found = findings_in(session, out, list(inputs))
-    known = runs_in(session, out, list(inputs))
+def _result(out: Path, inputs: dict[str, Input], todo: Sequence[Input]) -> PipelineResult:
+    found = findings_in(out, list(inputs))
+    known = runs_in(out, list(inputs))
     done = tuple(each.run for each in todo)
     return PipelineResult(
         out=out,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,13 +12,10 @@ import pyarrow.parquet as pq
 
 from unisono.laws import SENTENCES, Verdict, Violation
 from unisono.spark.gold import grouped, latency_parts
-from unisono.spark.layout import CURVES, FACTORS, NO_RUN, RUNS, SUMMARY, TRENDS, folders_in
-from unisono.spark.partitioned import read_table
+from unisono.spark.layout import ALL, CURVES, FACTORS, JOINT, SUMMARY, TRENDS, files_in
+from unisono.spark.partitioned import read_table, rows_in, runs_table
 from unisono.spark.report import Curves, Findings
 from unisono.spark.report.panels import SHOWN_MAX
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SERIES_MAX: Final = 6
 """More runs than this are plotted together, by protocol, members and size."""
@@ -26,38 +23,35 @@ QUARANTINE_SHOWN_MAX: Final = 200
 MEASURES_MAX: Final = 100_000
 
 
-def runs_in(
-    session: SparkSession, out: Path, runs: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
+def runs_in(out: Path, runs: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The rows of `gold/runs`, in the order of runs."""
-    return sorted(read_table(session, out, RUNS, runs).to_pylist(), key=lambda row: row["run"])
+    rows: list[dict[str, Any]] = runs_table(out, runs).sort_by("run").to_pylist()
+    return rows
 
 
-def findings_in(session: SparkSession, out: Path, runs: Sequence[str] | None = None) -> Findings:
+def findings_in(out: Path, runs: Sequence[str] | None = None) -> Findings:
     """The results of some runs, or of all."""
-    known = runs_in(session, out, runs)
+    known = runs_in(out, runs)
     suspect = [row["run"] for row in known if row["kept"] is not True]
     with_quarantine = [row["run"] for row in known if row["quarantined"]]
     return Findings(
-        verdicts=_verdicts(session, out, runs, suspect),
-        measures=_measures(session, out, runs),
+        verdicts=_verdicts(out, runs, suspect),
+        measures=_measures(out, runs),
         events=sum(row["events"] for row in known),
         quarantined=sum(row["quarantined"] for row in known),
-        quarantine=_quarantine(session, out, with_quarantine[:QUARANTINE_SHOWN_MAX]),
+        quarantine=_quarantine(out, with_quarantine[:QUARANTINE_SHOWN_MAX]),
         contradicted={row["run"]: row["contradicted"] for row in known if row["contradicted"]},
     )
 
 
-def _verdicts(
-    session: SparkSession, out: Path, runs: Sequence[str] | None, suspect: Sequence[str]
-) -> dict[str, Verdict]:
+def _verdicts(out: Path, runs: Sequence[str] | None, suspect: Sequence[str]) -> dict[str, Verdict]:
     """By run, in their order; `suspect` are those that may have violations."""
     violations: dict[str, list[Violation]] = {}
-    for row in read_table(session, out, "gold/violations", suspect).to_pylist() if suspect else ():
+    for row in read_table(out, "gold/violations", suspect).to_pylist() if suspect else ():
         found = Violation(*(row[name] for name in Violation._fields))
         violations.setdefault(row["run"], []).append(found)
     laws: dict[str, dict[str, str]] = {}
-    for row in read_table(session, out, "gold/verdicts", runs).to_pylist():
+    for row in read_table(out, "gold/verdicts", runs).to_pylist():
         laws.setdefault(row["run"], {})[row["law"]] = row["verdict"]
     return {
         run: Verdict(
@@ -68,8 +62,8 @@ def _verdicts(
     }
 
 
-def _measures(session: SparkSession, out: Path, runs: Sequence[str] | None) -> list[dict[str, Any]]:
-    table = read_table(session, out, "gold/measures", runs)
+def _measures(out: Path, runs: Sequence[str] | None) -> list[dict[str, Any]]:
+    table = read_table(out, "gold/measures", runs)
     if table.num_rows > MEASURES_MAX:
         table = table.filter(pc.is_null(table.column("node"))).slice(0, MEASURES_MAX)
     return sorted(
@@ -77,20 +71,18 @@ def _measures(session: SparkSession, out: Path, runs: Sequence[str] | None) -> l
     )
 
 
-def _quarantine(
-    session: SparkSession, out: Path, runs: Sequence[str]
-) -> list[tuple[str, int | None, str]]:
-    rows = read_table(session, out, "bronze/quarantine", runs).to_pylist() if runs else []
+def _quarantine(out: Path, runs: Sequence[str]) -> list[tuple[str, int | None, str]]:
+    rows = read_table(out, "bronze/quarantine", runs).to_pylist() if runs else []
     found = sorted(rows, key=lambda row: (row["path"], -1 if row["row"] is None else row["row"]))
     return [(row["path"], row["row"], row["reason"]) for row in found[:QUARANTINE_SHOWN_MAX]]
 
 
-def analyses_in(session: SparkSession, out: Path) -> dict[str, list[dict[str, Any]]]:
+def analyses_in(out: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of the panels, in their order: of large tables those that matter most, and one more
     than are shown."""
 
     def read(table: str, reduced: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        return read_table(session, out, table, reduced=reduced)
+        return read_table(out, table, reduced=reduced)
 
     def rows_of(name: str, reduced: Callable[[pa.Table], pa.Table]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = read(f"gold/{name}", reduced).to_pylist()
@@ -108,29 +100,33 @@ def analyses_in(session: SparkSession, out: Path) -> dict[str, list[dict[str, An
             "exclusions", first(("unforced", "descending"), ("run", "ascending"))
         ),
         "components": rows_of("components", first(("run", "ascending"), ("from_us", "ascending"))),
-        "factors": _rows_in(out / FACTORS),
-        "trends": _rows_in(out / TRENDS)[::-1],
+        "factors": _rows_in(out, FACTORS),
+        "trends": _rows_in(out, TRENDS)[::-1],
     }
 
 
 def summary_in(out: Path) -> list[dict[str, Any]]:
     """The rows of `gold/summary`."""
-    return _rows_in(out / SUMMARY)
+    return _rows_in(out, SUMMARY)
 
 
-def _rows_in(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.ParquetFile(folder / "part.parquet").read().to_pylist()
-    return rows
+def _rows_in(out: Path, table: str) -> list[dict[str, Any]]:
+    """The rows about all runs."""
+    found = [path for path in files_in(out, table) if path.stem == ALL]
+    tables = (
+        pq.ParquetFile(path).read() if table in JOINT else rows_in(path, table) for path in found
+    )
+    return [row for rows in tables for row in rows.to_pylist()]
 
 
-def curves_in(session: SparkSession, out: Path) -> Curves:
+def curves_in(out: Path) -> Curves:
     """A curve per run, or per kind of run where there are many."""
-    if len(folders_in(out, CURVES[0])) <= SERIES_MAX:
+    if runs_table(out).num_rows <= SERIES_MAX:
         by = "run"
-        latency, rates = (read_table(session, out, table).to_pylist() for table in CURVES)
+        latency, rates = (read_table(out, table).to_pylist() for table in CURVES)
     else:
         by = "protocol, members and size"
-        latency, rates = (_rows_in(out / table / NO_RUN) for table in CURVES)
+        latency, rates = (_rows_in(out, table) for table in CURVES)
     lines = {_series(row): list(row["quantiles"]) for row in latency}
     shown = dict(sorted(lines.items())[:SERIES_MAX])
     bins: dict[str, dict[int, float]] = {name: {} for name in shown}
@@ -149,5 +145,5 @@ def curves_in(session: SparkSession, out: Path) -> Curves:
 
 
 def _series(row: dict[str, Any]) -> str:
-    run: str | None = row.get("run")
-    return f"{row['protocol']}, {row['members']} members, {row['size']} B" if run is None else run
+    run: str = row["run"]
+    return f"{row['protocol']}, {row['members']} members, {row['size']} B" if run == ALL else run

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from unisono.errors import BadTrace
 from unisono.spark.code import JUDGES, JUDGES_NOT, digest_of
-from unisono.spark.layout import RUNS, run_folder
-from unisono.spark.partitioned import read_table
+from unisono.spark.partitioned import runs_table
 from unisono.trace.files import REPLAY, TraceFiles, trace_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OPEN: Final = "open "
 """Prefix of the fingerprint of a run that was judged while it went on."""
@@ -96,7 +92,6 @@ def laws_digest(laws: Sequence[str]) -> str:
 
 
 def changed(
-    session: SparkSession,
     out: Path,
     inputs: Mapping[str, Input],
     laws_of: Callable[[str], Sequence[str]],
@@ -107,7 +102,7 @@ def changed(
     """The runs that are not in the tables as they are now. `laws_of` gives a protocol's laws. A run
     that was judged while it went on is judged again, unless it still does; so is one whose events
     and messages are not in tables of the format `rows_in`, and one that is not `elsewhere`."""
-    known = read_table(session, out, RUNS, list(inputs))
+    known = runs_table(out, list(inputs))
     if known.num_rows == 0:
         return list(inputs.values())
     columns = ["run", "fingerprint", "protocols", "asked", "events", "rows_in"]
@@ -126,12 +121,6 @@ def changed(
         if same and digests == " ".join(laws_digest(laws_of(name)) for name in protocols):
             done.add(run)
     return [each for run, each in inputs.items() if run not in done]
-
-
-def removed(folders: Sequence[Path], inputs: Mapping[str, Input]) -> list[str]:
-    """The folders of runs that the trace directory no longer has."""
-    present = {run_folder(run) for run in inputs}
-    return [folder.name for folder in folders if folder.name not in present]
 
 
 def batches_of(inputs: Sequence[Input]) -> Iterator[list[Input]]:

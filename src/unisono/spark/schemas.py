@@ -1,4 +1,4 @@
-"""The columns of the tables, without `run`, which is the name of a folder."""
+"""The columns of the tables; those with the rows of runs begin with `run`, and end with `date`."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ TRENDS: Final = _schema(
     changed=pa.bool_(),
 )
 RUN_ROWS: Final = _schema(
-    "protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
-    " replay fingerprint asked rows_in recorded",
+    "run protocol protocols groups events quarantined unjudged contradicted files octets kept whole"
+    " replay fingerprint asked rows_in recorded part",
     recorded=pa.timestamp("us", "UTC"),
 )
 

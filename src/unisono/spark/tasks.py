@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ TASK_BYTES_MAX: Final = 16 << 20
 """A task takes runs until their files have this size; a larger run has a task of its own."""
 FOUND: Final = pa.schema(
     [
-        ("run", pa.string()),
+        *((name, pa.string()) for name in ("run", "part")),
         *((name, pa.int64()) for name in ("events", "quarantined", "unjudged")),
         *((name, pa.bool_()) for name in ("whole", "kept")),
         *((name, pa.list_(pa.string())) for name in ("protocols", "groups", "contradicted")),
@@ -70,6 +71,8 @@ class Output(NamedTuple):
     """Where tasks write the tables of their runs."""
 
     top: str
+    part: str
+    """The name of the files, to which each task adds its number."""
     silver: bool
     """Whether bronze events and silver tables are written."""
     going_on: bool
@@ -84,20 +87,29 @@ def check_claims(claimed: Claims) -> None:
 
 
 def write_tables(
-    session: SparkSession, files: Sequence[TraceFiles], claimed: Claims, output: Output
+    session: SparkSession,
+    files: Sequence[TraceFiles],
+    days: Mapping[str, date],
+    claimed: Claims,
+    output: Output,
 ) -> list[dict[str, Any]]:
-    """Judge and measure these files; the tasks write the tables of each run. Returns the rows of
-    the runs."""
+    """Judge and measure these files; the tasks write the tables of each run. `days` are when the
+    runs were recorded. Returns the rows of the runs."""
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
     bins = list(_by_task(runs_of(files), session.sparkContext.defaultParallelism))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column("runs").to_pylist():
-                rows = [_judge(run, laws, output) for run in pickle.loads(zlib.decompress(packed))]
+                part, runs = pickle.loads(zlib.decompress(packed))
+                rows = judge_runs(runs, laws, output._replace(part=part))
                 yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
 
-    packed = [(bytearray(zlib.compress(pickle.dumps(mine), 1)),) for mine in bins]
+    parts = (
+        (f"{output.part}-{at}", [(run, days[run.name]) for run in mine])
+        for at, mine in enumerate(bins)
+    )
+    packed = [(bytearray(zlib.compress(pickle.dumps(each), 1)),) for each in parts]
     frame = session.createDataFrame(packed, "runs binary").repartition(max(1, len(bins)))
     rows: list[dict[str, Any]] = (
         frame.mapInArrow(work, from_arrow_schema(FOUND)).toArrow().to_pylist()
@@ -129,10 +141,21 @@ def _nbytes(run: RunFiles) -> int:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def _judge(run: RunFiles, claimed: Claims, output: Output) -> dict[str, Any]:
-    """Write the tables of a run; returns its row."""
+def judge_runs(
+    runs: Iterable[tuple[RunFiles, date]], claimed: Claims, output: Output
+) -> list[dict[str, Any]]:
+    """Write the tables of these runs into files of one name; returns their rows."""
+    writer = RunWriter(output.top, output.part)
+    rows = []
+    for run, day in runs:
+        writer.begin(run.name, day)
+        rows.append(_judge(run, claimed, output, writer))
+    writer.close()
+    return rows
+
+
+def _judge(run: RunFiles, claimed: Claims, output: Output, writer: RunWriter) -> dict[str, Any]:
     codes, work = Codes(), WorkCounts()
-    writer = RunWriter(output.top, run.name, "run")
     tables = [RowTables(writer, codes)] if output.silver else []
     scan, histories = read_run(run, codes, work, *tables)
     others = claimed.get(ANY_PROTOCOL, ())
@@ -150,8 +173,7 @@ def _judge(run: RunFiles, claimed: Claims, output: Output) -> dict[str, Any]:
     listed = sorted(verdict.laws.items())
     writer.write_rows("gold/verdicts", [{"law": law, "verdict": how} for law, how in listed])
     _write_quarantine(writer, scan)
-    writer.close()
-    return {"run": run.name, **_counts(scan, histories, verdict)}
+    return {"run": run.name, "part": output.part, **_counts(scan, histories, verdict)}
 
 
 def _has_grown(run: RunFiles) -> bool:

@@ -22,7 +22,7 @@ from unisono.spark.schemas import SCHEMAS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RUN: Final = pa.field("run", pa.string())
+_RUN, _DATE = pa.field("run", pa.string()), pa.field("date", pa.date32())
 _VIEW: Final = re.compile(r"CREATE OR REPLACE TEMP VIEW (\w+)")
 
 
@@ -48,7 +48,9 @@ def create_views(session: SparkSession, out: str | os.PathLike[str]) -> list[str
             raise Misuse(f"{top}: no {table}; run the pipeline with --tables all, as Parquet")
         name = table.replace("/", "_")
         # Reading the schema of each table from a file takes a job.
-        schema = SCHEMAS[table] if table in JOINT else SCHEMAS[table].append(_RUN)
+        schema = SCHEMAS[table]
+        if table not in JOINT:
+            schema = schema.insert(0, _RUN).append(_DATE)
         read = session.read.schema(from_arrow_schema(schema))
         read.parquet(str(top / table)).createOrReplaceTempView(name)
         names.append(name)

@@ -40,8 +40,7 @@ SELECT r.run, r.protocol, r.kept, r.recorded, to_date(r.recorded) AS day,
        try_cast(regexp_extract(replay, '--messages (\\d+)', 1) AS int) AS messages,
        array_join(regexp_extract_all(replay, '--option (\\S+)', 1), ' ') AS options,
        m.members, m.sent, m.delivered, m.messages_per_s, m.p50_us, m.p99_us, m.retransmissions
-FROM gold_runs r LEFT JOIN gold_measures m ON m.run = r.run AND m.node IS NULL
-WHERE r.run <> '(all)';
+FROM gold_runs r LEFT JOIN gold_measures m ON m.run = r.run AND m.node IS NULL;
 
 -- Latency against load: the runs of one protocol, group size and payload size from the slowest to the fastest.
 CREATE OR REPLACE TEMP VIEW capacity AS

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,29 +19,26 @@ from unisono.spark.report.model import RunInfo
 from unisono.spark.report.page import page
 from unisono.spark.results import analyses_in, curves_in, findings_in, runs_in, summary_in
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def build_report(session: SparkSession, out: Path, trace_dir: str | os.PathLike[str]) -> str:
+def build_report(out: Path, trace_dir: str | os.PathLike[str]) -> str:
     """The page about all runs in the tables. `trace_dir` appears in commands as it is given."""
     found = replace(
-        findings_in(session, out),
+        findings_in(out),
         info={
             row["run"]: RunInfo(row["protocol"] or "", row["whole"] is not False, row["replay"])
-            for row in runs_in(session, out)
+            for row in runs_in(out)
         },
         summary=summary_in(out),
-        recoveries=_times(session, out, "gold/recoveries", "what", "recovery_us"),
-        stabilities=_times(session, out, "gold/stabilities", "service", "stability_us", "messages"),
-        analyses=analyses_in(session, out),
+        recoveries=_times(out, "gold/recoveries", "what", "recovery_us"),
+        stabilities=_times(out, "gold/stabilities", "service", "stability_us", "messages"),
+        analyses=analyses_in(out),
         version=_version(),
     )
     diagrams = Diagrams(os.fspath(trace_dir))
     drawn = {
         run: diagrams.of(run, found.verdicts[run].violations) for run in found.broken[:SHOWN_MAX]
     }
-    return page(replace(found, diagrams=drawn), curves_in(session, out))
+    return page(replace(found, diagrams=drawn), curves_in(out))
 
 
 def _version() -> str:
@@ -53,7 +49,7 @@ def _version() -> str:
 
 
 def _times(
-    session: SparkSession, out: Path, table: str, kind: str, time: str, count: str = ""
+    out: Path, table: str, kind: str, time: str, count: str = ""
 ) -> dict[tuple[str, str], Sequence[tuple[int, int]]]:
     """Times and their counts, by protocol and kind. Without a column of counts, a row is one."""
     one = count or "count"
@@ -65,6 +61,6 @@ def _times(
         return grouped(rows, ("protocol", kind, time), one)
 
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for row in read_table(session, out, table, reduced=counted).to_pylist():
+    for row in read_table(out, table, reduced=counted).to_pylist():
         found.setdefault((row["protocol"], row[kind]), []).append((row[time], row[one]))
     return {key: sorted(times) for key, times in sorted(found.items())}
