@@ -600,6 +600,12 @@ DOCTORED: list[Doctored] = [
         d: join 1 | view 1 a c d founded joined a c d | crash
         e: join 1 | view 3 b e joined b e
     """),
+    _doctored("one_primary", "two go on without a newcomer, and it goes on without them", """
+        a: join 1 | view 1 a b at 0 founded joined a b | view 3 a b at 2 | crash
+        b: join 1 | view 1 a b at 0 founded joined a b | view 3 a b at 2 | crash
+        c: join 1 | view 2 a b c at 0 joined a b c | view 4 c d at 0
+        d: join 1 | view 4 c d at 0 joined c d
+    """),
     _doctored("one_primary", "one founds alone, and then joins those that had gone on", """
         b: join 1 | view 2 b c joined b c | view 3 b c#2 e joined c#2 e left c | view 4 b e
         c: join 1 | view 2 b c joined b c | crash

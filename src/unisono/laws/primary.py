@@ -69,7 +69,8 @@ def one_primary(history: History) -> Iterator[Finding]:
     more than half of its members left with the other, crashed, stopped, vanished or told nothing;
     or when it is the last of a life that crashed or stopped, and the other, which that life did not
     install, is the first of a node, and lists that life but not among those that joined: to one
-    whose first view it is all did, and then it lists most members of that life's last view.
+    whose first view it is all did, and then it lists most members of that life's last view, whose
+    place (`seq`) is not above its own.
     - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
       life of whose counting views it is) that share no node, and of which neither leads to the
       other. V is the smaller of the two. Named is the smallest life that installed V; the other is

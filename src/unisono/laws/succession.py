@@ -219,9 +219,10 @@ def _agreed(history: History, view: Row, after: str) -> bool:
 
 
 def _holds_most_of(after: Row, view: Row) -> bool:
-    """Whether most lives of the view are listed in the other."""
+    """Whether most lives of the view are listed in the other, which begins no earlier."""
     members = set(view.members or ())
-    return 2 * len(members.intersection(after.members or ())) > len(members)
+    most = 2 * len(members.intersection(after.members or ())) > len(members)
+    return most and (view.seq or 0) <= (after.seq or 0)
 
 
 class Succession:
