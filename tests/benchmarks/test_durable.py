@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import turns
 from benchmarks.durable import __main__ as durable
 from benchmarks.durable.etcd_client import field
 from benchmarks.durable.load import SIZE, measured, update
@@ -45,7 +46,7 @@ def test_a_field_is_protobuf() -> None:
 def test_what_is_missing_is_told_in_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(durable, "PATH", str(tmp_path))
+    monkeypatch.setattr(turns, "PATH", str(tmp_path))
     monkeypatch.setattr("benchmarks.peers.tools.find_spec", lambda module: None)
     assert durable.main(["--missing", "--directory", str(tmp_path)]) == 0
     told = capsys.readouterr().out.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.durable import __main__ as durable
+from benchmarks import turns
 from benchmarks.durable.etcd_client import field
 from benchmarks.objects import __main__ as objects
 from benchmarks.objects.etcd_client import fields, number_field, value_of, varint
@@ -25,7 +25,7 @@ def test_numbers_and_texts_are_read_as_they_are_written() -> None:
 def test_what_is_missing_is_told_in_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(durable, "PATH", str(tmp_path))
+    monkeypatch.setattr(turns, "PATH", str(tmp_path))
     monkeypatch.setattr(objects, "ZOOKEEPER", tmp_path / "zookeeper.jar")
     monkeypatch.setattr("benchmarks.peers.tools.find_spec", lambda module: None)
     assert objects.main(["--missing", "--directory", str(tmp_path)]) == 0
