@@ -192,7 +192,7 @@ async def test_a_client_that_sheds_loses_the_oldest_and_learns_how_many(place: P
             if kind == FrameKind.SHED:
                 numbers += [0] * decode(ShedFrame, memoryview(body)).messages
             elif kind == FrameKind.DELIVER:
-                numbers += [each.number for each in hearing.messages(memoryview(body), "")]
+                numbers += [each.number for each in hearing.run(memoryview(body), "").messages()]
         assert len(numbers) <= 8000
         gaps = [number for at, number in enumerate(numbers, 1) if number not in (0, at)]
         assert not gaps, "what is there is at its place"

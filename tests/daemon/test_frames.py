@@ -84,7 +84,7 @@ def test_a_bundle_round_trips_as_messages(
         *frames.level_code(level),
         bundle,
     )
-    found = BundleReader().messages(body_of(data)[1], "v")
+    found = list(BundleReader().run(body_of(data)[1], "v").messages())
     assert [message.payload for message in found] == messages
     assert [message.number for message in found] == list(range(number, number + len(messages)))
     assert {message.sender for message in found} == {sender}
@@ -124,7 +124,7 @@ READERS: list[Any] = [
     frames.read_bye,
     frames.lengths_of,
     lambda body: frames.read_view(body, None),
-    lambda body: BundleReader().messages(body, ""),
+    lambda body: BundleReader().run(body, ""),
 ]
 
 

@@ -211,7 +211,7 @@ class World:
         if isinstance(effect, DeliverBundle):
             frame = deliver(FrameKind.DELIVER, *effect[1:6], effect.bundle)
             for number in effect.to:
-                for message in self._hearing.messages(memoryview(frame)[5:], ""):
+                for message in self._hearing.run(memoryview(frame)[5:], "").messages():
                     reader(number).put(message)
         elif isinstance(effect, InstallView):
             known = self.views.setdefault(effect.view.id, effect.view)
@@ -390,7 +390,7 @@ class Twin:
 def cut(submit: SubmitFrame, before: int) -> list[tuple[bytes, int]]:
     sender = Member("x", Address("127.0.0.1", 1), 1)
     frame = deliver(FrameKind.DELIVER, _bytes(sender), before + 1, 0, 4, 0, submit.bundle)
-    found = BundleReader().messages(memoryview(frame)[5:], "")
+    found = BundleReader().run(memoryview(frame)[5:], "").messages()
     return [(message.payload, message.number) for message in found]
 
 

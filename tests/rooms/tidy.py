@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
         model errors""".split()
     ),
     "client": frozenset(
-        "group config net requests core spec fields layout wire model errors".split()
+        "group config net parts requests core spec fields layout wire model errors".split()
     ),
     "daemon": frozenset(
         """unisono client group config net protocols parts requests core spec fields layout wire

@@ -34,12 +34,13 @@ from unisono.model import (
     ChangeKind,
     ChangeScope,
     Member,
-    Message,
+    PayloadBatch,
     Resilient,
     Service,
     ServiceLevel,
     View,
 )
+from unisono.parts.message_runs import MessageRun
 
 MAGIC: Final = b"USOC"
 VERSION: Final = 5
@@ -147,6 +148,10 @@ def lengths_of(bundle: Buffer) -> tuple[int, ...]:
 
 def bundles(messages: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """The messages, a bundle at a time."""
+    if isinstance(messages, PayloadBatch) and messages.length > 0:
+        step = min(BUNDLE_COUNT_MAX, max(1, BUNDLE_BYTES // messages.length))
+        yield from (messages[at : at + step] for at in range(0, len(messages), step))
+        return
     start = nbytes = 0
     for at, message in enumerate(messages):
         full = nbytes and nbytes + len(message) > BUNDLE_BYTES
@@ -367,22 +372,20 @@ def deliver(
 
 
 class BundleReader:
-    """Bundles to messages; each sender is decoded once."""
+    """Bundles to messages that are not cut apart yet; each sender is decoded once."""
 
     def __init__(self) -> None:
         self._senders: dict[bytes, Member] = {}
 
-    def messages(self, body: memoryview, view_id: str) -> list[Message]:
+    def run(self, body: memoryview, view_id: str) -> MessageRun:
         seq, number, level, encoded, bundle = decode(DeliverFrame, body)
         sender, lengths = self._sender(bytes(encoded)), lengths_of(bundle)
-        at = len(bundle) - sum(lengths)
-        found = []
-        for offset, nbytes in enumerate(lengths):
-            payload = bytes(bundle[at : at + nbytes])
-            its_seq = seq + offset if seq else None
-            found.append(Message(sender, payload, number + offset, view_id, its_seq, level))
-            at += nbytes
-        return found
+        nbytes, count = sum(lengths), len(lengths)
+        data = bytes(bundle[len(bundle) - nbytes :])
+        place = seq or None
+        if lengths.count(lengths[0]) == count:
+            return MessageRun(sender, data, 0, lengths[0], count, number, view_id, place, level)
+        return MessageRun(sender, data, 0, nbytes, count, number, view_id, place, level, lengths)
 
     def _sender(self, encoded: bytes) -> Member:
         known = self._senders.get(encoded)

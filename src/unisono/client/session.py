@@ -28,9 +28,10 @@ from unisono.core import Cause, Request
 from unisono.errors import BadPacket
 from unisono.group.session import SessionEvents
 from unisono.layout import decode
-from unisono.model import Member, Message, ServiceLevel, View
+from unisono.model import Member, ServiceLevel, View
 from unisono.net.handle import Placement
 from unisono.net.stream import CaptureMark, Shed, Stable, Unstable, progress_notice
+from unisono.parts.message_runs import MessageRun, MessageRuns
 from unisono.requests import AcquireLock, ReleaseLock
 
 HELLO_REPLY_BYTES_MAX = 64 << 10
@@ -65,7 +66,7 @@ class DaemonSession(asyncio.Protocol):
         self._group, self._join = group, join
         self._splitter = FrameSplitter(HELLO_REPLY_BYTES_MAX)
         self._bundles = BundleReader()
-        self._messages: list[Message] = []
+        self._runs: list[MessageRun] = []
         """Of the frames at hand, those not yet delivered."""
         self._me: Member | None = None
         self._view: View | None = None
@@ -157,9 +158,9 @@ class DaemonSession(asyncio.Protocol):
         if kind == FrameKind.DELIVER:
             if self._view is None:
                 raise BadPacket("no_view")
-            found = self._bundles.messages(body, self._view.id)
-            self._counts["in.message"] += len(found)
-            self._messages += found
+            run = self._bundles.run(body, self._view.id)
+            self._counts["in.message"] += run.times
+            self._runs.append(run)
         elif kind == FrameKind.BLOCKED:
             self._deliver()
             if (why := frames.read_bye(body)) != self.warning:
@@ -170,9 +171,9 @@ class DaemonSession(asyncio.Protocol):
             self._take_notice(kind, body)
 
     def _deliver(self) -> None:
-        if self._messages:
-            messages, self._messages = self._messages, []
-            self._events.deliver(messages)
+        if self._runs:
+            runs, self._runs = self._runs, []
+            self._events.deliver(MessageRuns(runs))
 
     def _take_notice(self, kind: int, body: memoryview) -> None:
         """Handle any other frame, in order among the messages."""
@@ -181,7 +182,7 @@ class DaemonSession(asyncio.Protocol):
             self._events.install(self._view)
             self._events.stepped()
         elif kind in (FrameKind.STABLE, FrameKind.UNSTABLE):
-            about = tuple(self._bundles.messages(body, self._view.id if self._view else ""))
+            about = tuple(self._bundles.run(body, self._view.id if self._view else "").messages())
             is_stable = kind == FrameKind.STABLE
             self._events.put(Stable(about) if is_stable else Unstable(about, Cause.TOO_FEW))
         elif kind == FrameKind.SHED:
