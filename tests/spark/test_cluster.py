@@ -136,6 +136,10 @@ def test_a_missing_package_is_named_with_the_page_that_helps() -> None:
     )
     assert in_words(RuntimeError(bridge)) == "org.apache.spark.SparkException: Job 3"
     assert in_words(RuntimeError()) == "RuntimeError"
+    gone = "unisono.feed.client.FeedGone: no feed answered\nUnboundLocalError: reader\n\tat org"
+    assert (
+        in_words(RuntimeError(f"Traceback (most recent call last)\n{gone}")) == "no feed answered"
+    )
 
 
 def test_ctrl_c_is_seen_behind_what_spark_makes_of_it() -> None:

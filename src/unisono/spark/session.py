@@ -21,6 +21,8 @@ RAISED = re.compile(
     r"(?!py4j|org|java|pyspark)[A-Za-z_][\w.]*(?:Error|Exception|Misuse|BadTrace): "
 )
 """The last line of a Python traceback."""
+OURS = re.compile(r"unisono(?:\.\w+)+: ")
+"""The same, of an error of this package: Spark may raise another while it reports it."""
 MESSAGE_MAX = 300
 CALLING = "An error occurred while calling "
 """The beginning of messages of Py4J, which carry no information."""
@@ -104,11 +106,13 @@ def in_words(error: BaseException) -> str:
     """Spark's error, which is pages long, as one line: the exception of a task if there is one."""
     lines = [line.strip(" \t:") for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(CALLING)]
-    raised = [line for line in lines if RAISED.match(line)]
+    raised = [line for line in lines if OURS.match(line)]
+    raised = raised or [line for line in lines if RAISED.match(line)]
     said = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     if match := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", said):
         return f"the tasks' Python has no {match[1]}; see docs/SPARK.md for what to ship"
-    return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:MESSAGE_MAX]
+    ours = OURS.match(said)
+    return said[ours.end() if ours else 0 :][:MESSAGE_MAX]
 
 
 def is_interrupted(error: BaseException) -> bool:
