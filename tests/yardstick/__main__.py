@@ -2,6 +2,10 @@
 
 python -m tests.yardstick --events 100000000 --runs 1
 python -m tests.yardstick --events 100000000 --runs 1,100,10000 --page docs/SPARK.md
+python -m tests.yardstick --events 30000,1000000,4000000,10000000,100000000 --whole
+
+`--whole` also measures the pipeline with all its tables, as the command runs it, and `verify`, and
+counts Spark's jobs and stages and how often a file is read.
 """
 
 from __future__ import annotations
@@ -15,7 +19,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
+from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +43,12 @@ class Outcome(NamedTuple):
     """The most memory that all its processes held at one time."""
     broken: set[tuple[str, str]]
     measures: list[list[Any]]
+    jobs: int = 0
+    stages: int = 0
+
+    @property
+    def figures(self) -> tuple[str, str, str]:
+        return f"{self.seconds:.0f}", f"{self.busy:.0f}", f"{self.octets / GIB:.1f}"
 
 
 # -- one of the two, in its own process ----------------------------------------------------------
@@ -73,6 +86,52 @@ def by_sql(trace: Path, scratch: Path) -> dict[str, Any]:
     yardstick = Yardstick(trace, scratch)
     yardstick.run()
     return {"broken": sorted(yardstick.broken), "measures": yardstick.measures()}
+
+
+def by_pipeline(trace: Path, scratch: Path, master: str) -> dict[str, Any]:
+    """All tables, in the session that the command would open."""
+    from unisono.cli.sparking import session_on
+    from unisono.laws import LAWS
+    from unisono.spark.pipeline import run_pipeline
+
+    nbytes = sum(path.stat().st_size for path in trace.glob("*/*"))
+    with session_on(master, "yardstick", {}, nbytes) as session:
+        found = run_pipeline(session, trace, scratch / "whole", {PROTOCOL: list(LAWS)})
+        tracker = session.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup()]
+    return {
+        "broken": broken_in(found.verdicts),
+        "measures": [],
+        "jobs": len(jobs),
+        "stages": sum(len(job.stageIds) for job in jobs if job is not None),
+    }
+
+
+def by_verify(trace: Path, scratch: Path) -> dict[str, Any]:
+    from unisono.laws import LAWS
+    from unisono.laws.columnar import judge_trace
+
+    found = judge_trace(trace, lambda protocol: LAWS)
+    return {"broken": broken_in({run: each.verdict for run, each in found.items()}), "measures": []}
+
+
+def reads_of(trace: Path, scratch: Path) -> int:
+    """How often the task of a run opens one of its files, at most."""
+    from unisono.laws import LAWS
+    from unisono.spark.tasks import Output, judge_runs
+    from unisono.trace.files import runs_of, trace_files
+
+    counts: Counter[str] = Counter()
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).startswith(str(trace.resolve())):
+            counts[str(arguments[0])] += 1
+
+    run = runs_of(trace_files(trace))[0]
+    sys.addaudithook(count)
+    output = Output(str(scratch / "reads"), "part", silver=True, going_on=False)
+    judge_runs([(run, date(2026, 1, 1))], {PROTOCOL: list(LAWS)}, output)
+    return max(counts[str(file.path)] for file in run.files)
 
 
 # -- both, watched -------------------------------------------------------------------------------
@@ -127,11 +186,16 @@ def watched(which: str, trace: Path, scratch: Path, master: str) -> Outcome:
         raise SystemExit(f"{which} failed with {process.returncode}")
     told = json.loads(out.splitlines()[-1])
     measures = sorted(told["measures"], key=lambda row: (row[0], row[1] or ""))
-    return Outcome(seconds, busy, peak, {(run, law) for run, law in told["broken"]}, measures)
+    broken = {(run, law) for run, law in told["broken"]}
+    return Outcome(
+        seconds, busy, peak, broken, measures, told.get("jobs", 0), told.get("stages", 0)
+    )
 
 
-def compared(events: int, runs: int, lives: int, scratch: Path, master: str) -> tuple[str, bool]:
-    """One line of the table, and whether both said the same."""
+def compared(
+    events: int, runs: int, lives: int, scratch: Path, master: str, whole: bool
+) -> tuple[str, bool]:
+    """One line of the table, and whether all said the same."""
     trace = scratch / "trace"
     shutil.rmtree(trace, ignore_errors=True)
     write(trace, stories(events, runs, lives, faulty=True))
@@ -140,12 +204,13 @@ def compared(events: int, runs: int, lives: int, scratch: Path, master: str) -> 
     work.mkdir()
     spark = watched("spark", trace, work, master)
     sql = watched("sql", trace, work, master)
+    more, agreed = _whole(trace, work, master, spark.broken) if whole else ([], True)
     shutil.rmtree(work)
     shutil.rmtree(trace)
     from tests.yardstick.sql import LAWS as IN_SQL
 
     both = {(run, law) for run, law in spark.broken if law in IN_SQL}
-    same = both == sql.broken and spark.measures == sql.measures
+    same = both == sql.broken and spark.measures == sql.measures and agreed
     for name, one, two in (("Spark", both, sql.broken), ("DuckDB", sql.broken, both)):
         for run, law in sorted(one - two)[:20]:
             print(f"only {name} says that {run} breaks {law}", file=sys.stderr)
@@ -157,22 +222,45 @@ def compared(events: int, runs: int, lives: int, scratch: Path, master: str) -> 
     figures = [
         f"{events:,} in {runs:,}",
         f"{octets / 1e9:.2f}",
-        *(f"{spark.seconds:.0f}", f"{spark.busy:.0f}", f"{spark.octets / GIB:.1f}"),
-        *(f"{sql.seconds:.0f}", f"{sql.busy:.0f}", f"{sql.octets / GIB:.1f}"),
+        *spark.figures,
+        *sql.figures,
         f"{spark.seconds / sql.seconds:.2f}",
         f"{len(spark.broken)}",
         "yes" if same else "NO",
+        *more,
     ]
     line = f"| {' | '.join(figures)} |"
     return line, same
 
 
+def _whole(
+    trace: Path, work: Path, master: str, broken: set[tuple[str, str]]
+) -> tuple[list[str], bool]:
+    """The figures of the whole pipeline and of `verify`, and whether they found these."""
+    pipeline, verify = (watched(which, trace, work, master) for which in ("pipeline", "verify"))
+    files = list(trace.glob("*/*.parquet"))
+    is_small = sum(path.stat().st_size for path in files) < READS_BYTES_MAX
+    reads = str(reads_of(trace, work)) if is_small else "–"
+    figures = [*pipeline.figures, *verify.figures, f"{pipeline.jobs}/{pipeline.stages}", reads]
+    return figures, pipeline.broken == verify.broken == broken
+
+
+READS_BYTES_MAX = 100_000_000
+"""Of larger traces nobody counts how often a file is read: it is the same code."""
+WHOLE = (
+    *("pipeline, s", "CPU s", "GiB"),
+    *("verify, s", "CPU s", "GiB", "jobs/stages", "reads of a file"),
+)
 COLUMNS = (
     *("events in runs", "files, GB"),
     *("Spark, s", "CPU s", "GiB", "DuckDB, s", "CPU s", "GiB"),
     *("Spark / DuckDB", "laws broken", "same"),
 )
-HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+
+
+def head(whole: bool) -> str:
+    columns = (*COLUMNS, *WHOLE) if whole else COLUMNS
+    return f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|"
 
 
 def put_into(page: Path, table: str) -> None:
@@ -186,31 +274,38 @@ def put_into(page: Path, table: str) -> None:
 
 def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m tests.yardstick", description=__doc__)
-    asked.add_argument("--events", type=int, default=1_000_000)
+    asked.add_argument("--events", default="1000000", help="one number, or several")
+    asked.add_argument("--whole", action="store_true", help="the whole pipeline and verify too")
     asked.add_argument("--runs", default="1", help="one number, or several with commas between")
     asked.add_argument("--lives", type=int, default=5)
     asked.add_argument("--master", default="local[2]")
     asked.add_argument("--scratch", type=Path, help="where traces are made; a temporary one")
     asked.add_argument("--page", type=Path, help="a page to write the table into")
-    asked.add_argument("--alone", choices=("spark", "sql"), help=argparse.SUPPRESS)
+    asked.add_argument(
+        "--alone", choices=("spark", "sql", "pipeline", "verify"), help=argparse.SUPPRESS
+    )
     asked.add_argument("--trace", type=Path, help=argparse.SUPPRESS)
     given = asked.parse_args()
     if given.alone:
-        one = (
-            by_spark(given.trace, given.scratch, given.master)
-            if given.alone == "spark"
-            else by_sql(given.trace, given.scratch)
-        )
-        print(json.dumps(one))
+        on_spark = {"spark": by_spark, "pipeline": by_pipeline}
+        here = {"sql": by_sql, "verify": by_verify}
+        where = given.trace, given.scratch
+        if given.alone in on_spark:
+            print(json.dumps(on_spark[given.alone](*where, given.master)))
+        else:
+            print(json.dumps(here[given.alone](*where)))
         return
     scratch = Path(tempfile.mkdtemp(prefix="yardstick-", dir=given.scratch))
     try:
-        lines, fine = [HEAD], True
-        for runs in map(int, given.runs.split(",")):
-            line, same = compared(given.events, runs, given.lives, scratch, given.master)
+        lines, fine = [head(given.whole)], True
+        print(lines[0], flush=True)
+        for events, runs in product(
+            *(map(int, each.split(",")) for each in (given.events, given.runs))
+        ):
+            line, same = compared(events, runs, given.lives, scratch, given.master, given.whole)
             lines.append(line)
             fine = fine and same
-            print("\n".join([HEAD, line]), flush=True)
+            print(line, flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if given.page:

@@ -217,6 +217,7 @@ def followed(
             delta=request.delta,
             done=lambda judged: err().print(str(judged), style="dim", highlight=False),
         )
+        report("watching")
         try:
             for news in stream:
                 print_news(news, as_json)
