@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tests.cli.ring_cluster import Fault
 from unisono.parts.detector import MOST_TIMES
 from unisono.protocols.ring.parameters import DEFAULTS
-from unisono.trace.history import EXCLUDED, History
+from unisono.trace.history import EXCLUDED, STOPPED, History
 from unisono.trace.record import Row
 
 BOUND_S: Final = MOST_TIMES * DEFAULTS["detect_us"] / 1e6 + 1
@@ -60,18 +60,31 @@ def exclusions(history: History, began_s: float, faults: Sequence[Fault]) -> lis
 def _had_ended(
     history: History, key: str, at_s: float, began_s: float, faults: Sequence[Fault]
 ) -> bool:
-    """It was killed, or stopped for another reason, before."""
+    """It was killed, or stopped for another reason, such as a full disk, before."""
     life = history.lives.get(key)
     if life is None:
         return True  # It was killed before anything of it was written.
     first_s, last_s = (row.t_us / 1e6 - began_s for row in (life.rows[0], life.rows[-1]))
     killed = any(
-        fault.kind in ("kill", "full")
-        and life.node in fault.names
-        and first_s <= fault.at_s <= at_s
+        fault.kind == "kill" and life.node in fault.names and first_s <= fault.at_s <= at_s
         for fault in faults
     )
     return killed or (life.rows[-1].kind == "leave" and life.cause != EXCLUDED and last_s <= at_s)
+
+
+def felt(history: History, began_s: float, faults: Sequence[Fault]) -> list[Fault]:
+    """The faults without full disks that stopped nobody."""
+    stops = [
+        (life.node, life.rows[-1].t_us / 1e6 - began_s)
+        for life in history.lives.values()
+        if life.end == STOPPED and life.cause != EXCLUDED
+    ]
+    return [
+        fault
+        for fault in faults
+        if fault.kind != "full"
+        or any(n in fault.names and fault.at_s <= at_s < fault.until_s + 1 for n, at_s in stops)
+    ]
 
 
 def is_forced(exclusion: Exclusion, faults: Sequence[Fault], names: Sequence[str]) -> bool:

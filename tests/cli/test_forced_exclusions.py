@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.cli.forced_exclusions import Exclusion, exclusions, is_forced
+from tests.cli.forced_exclusions import Exclusion, exclusions, felt, is_forced
 from tests.cli.ring_cluster import NAMES, Fault
 from tests.laws.telling import story
 
@@ -98,3 +100,19 @@ def test_one_that_is_told_is_excluded_by_those_that_told_it() -> None:
     """)
     (found,) = exclusions(history, began_s=0, faults=[])
     assert (found.name, found.by) == ("c", {"b", "d"})
+
+
+def test_a_full_disk_explains_what_it_stopped_alone() -> None:
+    history = story("""
+        a: view 1 a b c | wait 500000 | view 2 a
+        b: view 1 a b c | wait 300000 | stop no space
+        c: view 1 a b c | wait 600000 | stop by view 2
+    """)
+    rows = [
+        row._replace(changes=("stopped",)) if row.detail == "no space" else row
+        for row in history.rows
+    ]
+    stopped = replace(history, rows=tuple(rows))
+    full = [Fault(0.1, 0.4, "full", (name,)) for name in "bc"]
+    assert felt(stopped, 0, full) == full[:1]
+    assert [each.name for each in exclusions(stopped, 0, full)] == ["c"]

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.forced_exclusions import exclusions, is_forced
+from tests.cli.forced_exclusions import exclusions, felt, is_forced
 from tests.cli.namespaces import do
 from tests.cli.ring_cluster import (
     NAMES,
@@ -202,7 +202,8 @@ def check(seed: int, seconds: float, folder: Path) -> None:
     assert_all_laws(folder, history)
     views = assert_one_majority(history, len(NAMES))
     found = exclusions(history, ring.began_s, ring.happened)
-    unforced = [each for each in found if not is_forced(each, ring.happened, NAMES)]
+    faults = felt(history, ring.began_s, ring.happened)
+    unforced = [each for each in found if not is_forced(each, faults, NAMES)]
     report = {
         "seconds": seconds,
         "faults": len(ring.happened),
