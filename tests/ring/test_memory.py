@@ -7,6 +7,8 @@ import pytest
 from tests.ring.harness import Room, gather, lawful, seen, site
 from tests.scenarios.stage import Stage
 from unisono.core import Cause, Effect, Fail, Warn
+from unisono.protocols.ring.ballot import Ballot
+from unisono.protocols.ring.formation import Formation
 
 FIVE = ("a", "b", "c", "d", "e")
 
@@ -88,6 +90,22 @@ def test_the_warning_names_those_that_are_new_to_the_group() -> None:
     room.obey("split a d e | b c\njoin d e")
     room.pass_ms(4_000)
     assert "3 that remember are needed: the group does not know d, e;" in room.warned["a"]
+
+
+def test_the_warning_names_those_that_have_other_messages() -> None:
+    """All are heard and remember, but two of five are on a ring that the others do not know."""
+    room = on_one_ring(*FIVE)
+    a = site(room, "a")
+    formation = Formation(a.parameters, a.state, a.ordering, a.requests)
+    ballot = Ballot(a.state, a.ordering, a.election, formation)
+    ballot.begin(with_founding=False)
+    for name in "bde":
+        (ballot.add if name == "b" else ballot.add_stale)(site(room, name).election.standing())
+    assert ballot.is_blocked()
+    assert ballot.why_blocked() == (
+        "blocked: 4 members are heard, but d, e and this member do not have the same messages; "
+        "start the others again, or let this part go on with request('go_on')"
+    )
 
 
 def test_a_member_without_memory_is_admitted_by_those_that_remember_and_votes_again() -> None:

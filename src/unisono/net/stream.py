@@ -66,13 +66,14 @@ class Rejoined:
     and the next view; None if unknown: there are no sequence numbers, or it is another order."""
     lost: tuple[bytes, ...] = ()
     """Own messages of the former incarnation that were not delivered here, and may be sent again.
-    Some may have been ordered after all. An agreed message of the ring that was delivered here and
-    to no other member is not among them."""
+    Some may have been ordered after all. What was delivered here and to no other member, as weaker
+    messages than safe ones may be, is not among them: `undone` has it, if there is a state."""
     unsaid: tuple[bytes, ...] | None = None
     """Those of `lost` that are not in the state that follows, and never will be: sent again now,
     each is delivered once. None if unknown: there is no state, or the group has forgotten us."""
     undone: tuple[tuple[Member, range], ...] = ()
-    """By former incarnation, the numbers of messages that were delivered here and are not there."""
+    """By former incarnation, the numbers of own messages that were delivered here and are not in
+    the state that follows. Empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from unisono.protocols.ring.election import Election
@@ -9,8 +10,12 @@ from unisono.protocols.ring.formation import Answers, Formation, staying
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import NO_VERSION, Bits, MemberRecord, Version
 from unisono.protocols.ring.parameters import SITES_MAX
-from unisono.protocols.ring.quorum import Quorums
+from unisono.protocols.ring.quorum import WAY_ON, Quorums
 from unisono.protocols.ring.state import RingState
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 @dataclass(eq=False)
@@ -99,6 +104,19 @@ class Ballot:
 
     def is_blocked(self) -> bool:
         return not self.may_go_on(self.complete())
+
+    def why_blocked(self) -> str:
+        """What the operator has to do."""
+        answers = self.all()
+        if not self.quorums.are_met(answers):
+            return self.quorums.why_not(answers)
+        absent = set(self._state.record.names) - answers.keys()
+        if absent and not self._state.memory:
+            why = f"{_listed(absent)} may have the messages that this member has lost"
+        else:
+            unlike = answers.keys() - self.complete().keys()
+            why = f"{_listed(unlike)} and this member do not have the same messages"
+        return f"blocked: {len(answers)} members are heard, but {why}; {WAY_ON}"
 
     def may_go_on(self, answers: Answers) -> bool:
         """[RNG-12] And, for a member that remembers a ring but none of its messages: all of that

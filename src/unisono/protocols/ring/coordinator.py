@@ -191,7 +191,7 @@ class Coordinator:
             and not self._installation.warned
             and self._ballot.is_blocked()
         ):
-            self._installation.warn(self._ballot.quorums.why_not(self._ballot.all()), out)
+            self._installation.warn(self._ballot.why_blocked(), out)
 
     def _is_awaited(self, seat: Seat) -> bool:
         """A member of the last ring is not ready, and may only be slow. One that is alive and not
