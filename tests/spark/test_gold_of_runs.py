@@ -70,7 +70,8 @@ def test_a_component_lasts_until_its_last_member_is_gone(tmp_path: Path) -> None
     first, second = components_of(data)
     ends = [row.t_us for row in data.history.rows if row.kind == "crash"]
     assert (first["view"], first["members"], first["installed"]) == ("1", 3, 3)
-    assert (second["members"], second["installed"], second["until_us"]) == (2, 2, None)
+    assert (second["members"], second["installed_by"], second["until_us"]) == (2, "a b", None)
+    assert second["took_us"] >= 4000 > first["took_us"]
     assert [first["until_us"]] == ends
 
 

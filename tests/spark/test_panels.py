@@ -43,3 +43,26 @@ def test_the_parts_of_a_latency_are_stacked() -> None:
         assert part in text, part
     assert "token 1.00 ms, order 3.00 ms, spread 4.00 ms, stable after 7.00 ms" in text
     assert "3 messages: order 3.00 ms, spread 4.00 ms" in text
+
+
+def test_components_are_a_river_that_parts() -> None:
+    view = {
+        "run": "<b>",
+        "view": "1",
+        "members": 3,
+        "installed": 3,
+        "installed_by": "a b c",
+        "took_us": 7,
+    }
+    one = view | {"from_us": 9_000_000, "until_us": 11_000_000}
+    here = one | {"view": "2", "installed": 2, "installed_by": "a c", "from_us": 11_000_000}
+    there = one | {"view": "3", "installed": 1, "installed_by": "b", "from_us": 11_000_000}
+    rows = [one, here | {"until_us": 19_000_000}, there | {"until_us": None}]
+    (text,) = shown(components=rows).values()
+    (_, whole), (_, larger), (_, smaller) = (
+        (part[: part.index('"')], part.count("<rect")) for part in text.split('<g class="')[1:]
+    )
+    assert (whole, larger, smaller) == (3, 2, 1)
+    assert text.count('<g class="s0"') == 2 and text.count('<g class="s1"') == 1
+    for part in ("&lt;b&gt;", "2: a c, for 8.00 s", "2.00 s", "the end"):
+        assert part in text, part

@@ -153,6 +153,10 @@ def play(
             took = cluster.until(lambda: cluster.all_see(names), SETTLE_S, f"{victim} back in")
             count += send(cluster, seconds / 3)[0]
             becomes(f"[green]{victim} comes back[/] as a new incarnation within {took:.1f} s")
+        if cluster.parts:
+            border = len(names) // 2 + 1
+            count += part_and_merge(cluster, names[:border], names[border:], seconds / 3, log)
+            others = names[:border]
         with log.step("all finish and leave") as becomes:
             settle(cluster)
             same = compare(cluster, others)
@@ -163,6 +167,30 @@ def play(
                 f" {', '.join(others)} delivered the same {same:,} messages"
             )
     return {"members": names, "killed": victim, "said": count, "heard": deliveries, "same": same}
+
+
+def part_and_merge(
+    cluster: DemoCluster, here: list[str], there: list[str], seconds: float, log: StepLog
+) -> int:
+    """The network is cut, both sides go on and send, and it heals; how many messages."""
+    with log.step("[red]the network is cut[/]") as becomes:
+        cluster.part(here, there)
+        count, took = send(cluster, seconds, lambda: cluster.all_see(here, there))
+        if took is None:
+            took = seconds + cluster.until(
+                lambda: cluster.all_see(here, there), SETTLE_S, "a view of each side"
+            )
+            count += send(cluster, seconds)[0]
+        becomes(
+            f"[red]the network is cut[/] between {' '.join(here)} and {' '.join(there)}: a view of"
+            f" each side after {took:.1f} s, and both go on"
+        )
+    with log.step("[green]the network is whole again[/]") as becomes:
+        cluster.part((*here, *there))
+        took = cluster.until(lambda: cluster.all_see((*here, *there)), SETTLE_S, "one view of all")
+        count += send(cluster, seconds)[0]
+        becomes(f"[green]the network is whole again[/]: the sides merge within {took:.1f} s")
+    return count
 
 
 def send(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
+from unisono.cli.parting import cut
 from unisono.processes import Process, Processes, RunFailed, wait_for
 from unisono.spec import ProtocolSpec
 
@@ -67,9 +69,12 @@ class DemoCluster:
         self._names = names
         self._trace = trace
         self._stable = trace.parent / "stable" if stable else None
+        self.parts = "one_component" in spec.laws and not spec.quorum(options)
+        """Every part of it goes on, so its network is cut, too."""
         self.members: dict[str, DemoMember] = {}
-        self.multicast = has_multicast()
-        """Without it the members are given a list of peers."""
+        self.multicast = has_multicast() and not self.parts
+        """Without it the members are given a list of peers; so they are where the network is cut,
+        by their ports."""
         self._ports = free_ports(1 if self.multicast else len(names))
         self._processes = Processes()
 
@@ -82,12 +87,13 @@ class DemoCluster:
 
     def start(self, name: str) -> None:
         """Start a member: a new one, or a new incarnation of one that was killed."""
-        command = (sys.executable, *self.arguments(name))
+        module = ("unisono.cli.parting", str(self._cuts(name))) if self.parts else ("unisono",)
+        command = (sys.executable, "-m", *module, *self.arguments(name))
         self.members[name] = DemoMember(self._processes.start(f"member {name}", command))
 
     def arguments(self, name: str) -> list[str]:
         """The command line of a member, the same in every incarnation."""
-        arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
+        arguments = ["cat", "demo", "--name", name, "--json"]
         arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
         arguments += ["--settle", "0"]  # The demo waits for the views itself.
         if self._stable is not None:
@@ -101,6 +107,17 @@ class DemoCluster:
             return ["--port", str(self._ports[0])]
         peers = [f"{LOCALHOST}:{port}" for port in self._ports]
         return ["--peers", ",".join(peers), "--bind", peers[self._names.index(name)]]
+
+    def _cuts(self, name: str) -> Path:
+        return self._trace.parent / f"cut.{name}"
+
+    def part(self, *parts: Sequence[str]) -> None:
+        """Each hears only those of its own part: with one part the network is whole again."""
+        ports = dict(zip(self._names, self._ports, strict=True))
+        for part in parts:
+            for name in part:
+                cut(self._cuts(name), [ports[each] for each in self._names if each not in part])
+                self.members[name].process.signal(signal.SIGUSR2)
 
     def until(self, done: Callable[[], bool], within_s: float, what: str) -> float:
         """Wait while all members live; how long it took."""
@@ -120,6 +137,7 @@ class DemoCluster:
             if not member.process.is_alive:
                 raise member.process.failure()
 
-    def all_see(self, names: Sequence[str]) -> bool:
-        wanted = sorted(names)
-        return all(sorted(self.members[name].view) == wanted for name in wanted)
+    def all_see(self, *parts: Sequence[str]) -> bool:
+        return all(
+            sorted(self.members[name].view) == sorted(part) for part in parts for name in part
+        )

@@ -51,7 +51,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
-FORMAT: Final = "7"
+FORMAT: Final = "8"
 """The version of the tables."""
 MARK: Final = ".unisono-pipeline"
 """Marks an output directory of the pipeline, with the version of its tables; or a scratch directory

@@ -35,8 +35,8 @@ def exclusions_of(data: HistoryColumns) -> Iterator[dict[str, Any]]:
 
 
 def components_of(data: HistoryColumns) -> Iterator[dict[str, Any]]:
-    """A row per view: how many of its members installed it, and from when to when one had it;
-    without an end while a member still has it."""
+    """A row per view: the nodes that installed it, how long that took from the first to the last,
+    and from when to when one had it; without an end while a member still has it."""
     found: dict[str, dict[str, Any]] = {}
     for member in data.members:
         views = member.trace.views
@@ -47,14 +47,22 @@ def components_of(data: HistoryColumns) -> Iterator[dict[str, Any]]:
                     "view": view.view,
                     "members": len(view.members or ()),
                     "installed": 0,
+                    "installed_by": "",
+                    "took_us": view.t_us,
                     "from_us": view.t_us,
                     "until_us": 0,
                 },
             )
             row["installed"] += 1
+            row["installed_by"] = " ".join(
+                sorted({*row["installed_by"].split(), member.trace.node})
+            )
+            row["took_us"] = max(row["took_us"], view.t_us)
             row["from_us"] = min(row["from_us"], view.t_us)
             over = member.rows.ended_us if member.trace.end != ALIVE else None
             over = after.t_us if after is not None else over
             if row["until_us"] is not None:
                 row["until_us"] = None if over is None else max(row["until_us"], over)
+    for row in found.values():
+        row["took_us"] -= row["from_us"]
     yield from sorted(found.values(), key=lambda row: (row["from_us"], row["view"]))

@@ -15,7 +15,7 @@ from unisono.spark.gold import grouped, latency_parts
 from unisono.spark.layout import ALL, CURVES, FACTORS, JOINT, SUMMARY, TRENDS, files_in
 from unisono.spark.partitioned import read_table, rows_in, runs_table
 from unisono.spark.report import Curves, Findings
-from unisono.spark.report.panels import SHOWN_MAX
+from unisono.spark.report.panels import SHOWN_MAX, VIEWS_MAX
 
 SERIES_MAX: Final = 6
 """More runs than this are plotted together, by protocol, members and size."""
@@ -88,8 +88,8 @@ def analyses_in(out: Path) -> dict[str, list[dict[str, Any]]]:
         rows: list[dict[str, Any]] = read(f"gold/{name}", reduced).to_pylist()
         return rows
 
-    def first(*by: tuple[str, str]) -> Callable[[pa.Table], pa.Table]:
-        return lambda rows: rows.sort_by(list(by)).slice(0, SHOWN_MAX + 1)
+    def first(*by: tuple[str, str], most: int = SHOWN_MAX + 1) -> Callable[[pa.Table], pa.Table]:
+        return lambda rows: rows.sort_by(list(by)).slice(0, most)
 
     causes = rows_of("causes", lambda rows: grouped(rows, ("protocol", "kind", "reason"), "count"))
     return {
@@ -99,7 +99,9 @@ def analyses_in(out: Path) -> dict[str, list[dict[str, Any]]]:
         "exclusions": rows_of(
             "exclusions", first(("unforced", "descending"), ("run", "ascending"))
         ),
-        "components": rows_of("components", first(("run", "ascending"), ("from_us", "ascending"))),
+        "components": rows_of(
+            "components", first(("run", "ascending"), ("from_us", "ascending"), most=VIEWS_MAX)
+        ),
         "factors": _rows_in(out, FACTORS),
         "trends": _rows_in(out, TRENDS)[::-1],
     }

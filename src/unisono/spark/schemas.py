@@ -76,8 +76,8 @@ EXCLUSIONS: Final = _schema(
     "protocol group life survivor view at_us what unforced", unforced=pa.bool_()
 )
 COMPONENTS: Final = _schema(
-    "protocol group view members installed from_us until_us",
-    **dict.fromkeys(("members", "installed", "from_us", "until_us"), pa.int64()),
+    "protocol group view members installed installed_by took_us from_us until_us",
+    **dict.fromkeys(("members", "installed", "took_us", "from_us", "until_us"), pa.int64()),
 )
 _KEYS: Final = "protocol members size"
 _WIDE: Final = {"members": pa.int32(), "size": pa.int64()}

@@ -11,9 +11,12 @@ from unisono.spark.plots import Axis
 from unisono.spark.report.charts import chart, percent
 from unisono.spark.report.markup import clean, column, count_of, section, table, time_of
 from unisono.spark.report.model import Findings
+from unisono.spark.report.river import rivers
 
 SHOWN_MAX: Final = 20
 """Rows of a panel."""
+VIEWS_MAX: Final = 400
+"""Views that are drawn."""
 PARTS: Final = {"token_us": "token", "order_us": "order", "spread_us": "spread"}
 
 Row = Mapping[str, Any]
@@ -111,6 +114,7 @@ def _causes(findings: Findings) -> str:
 def _exclusions(findings: Findings) -> str:
     forced = {True: "unforced", False: "forced by a fault", None: "unknown"}
     note = "Members that ran on when the others went on without them; unforced ones first."
+    origins = _origins(findings)
     return _table(
         findings, "exclusions", "Exclusions", note,
         {
@@ -119,25 +123,45 @@ def _exclusions(findings: Findings) -> str:
             "left out by": lambda r: r["survivor"] or "–",
             "view": lambda r: r["view"] or "–",
             "": lambda r: forced[r["unforced"]],
-            "after": lambda r: _time(r["at_us"]),
+            "after": lambda r: _time(r["at_us"] - origins.get(r["run"], 0)),
         },
         words=5,
     )  # fmt: skip
 
 
 def _components(findings: Findings) -> str:
+    rows = findings.analyses.get("components", ())
+    origins = _origins(findings)
+
+    def since(row: Row, name: str) -> str:
+        return "the end" if row[name] is None else _time(row[name] - origins[row["run"]])
+
+    note = (
+        "The views over time, since the first of the run. Where the group parts, its nodes are of"
+        " several colors. Within: from the first member that installed a view to the last."
+    )
     return _table(
-        findings, "components", "Components", "The views over time, by the clocks of the trace.",
+        findings, "components", "Components", note,
         {
             "run": lambda r: r["run"],
             "view": lambda r: r["view"],
-            "members": lambda r: f"{r['members']:,}",
-            "installed by": lambda r: f"{r['installed']:,}",
-            "from": lambda r: _time(r["from_us"]),
-            "until": lambda r: _time(r["until_us"], "the end"),
+            "installed by": lambda r: r["installed_by"],
+            "of": lambda r: count_of(r["members"], "member"),
+            "within": lambda r: _time(r["took_us"]),
+            "from": lambda r: since(r, "from_us"),
+            "until": lambda r: since(r, "until_us"),
         },
-        words=2,
+        words=3,
+        before=rivers(rows),
     )  # fmt: skip
+
+
+def _origins(findings: Findings) -> dict[str, int]:
+    """By run, when its first view was installed."""
+    found: dict[str, int] = {}
+    for row in findings.analyses.get("components", ()):
+        found[row["run"]] = min(found.get(row["run"], row["from_us"]), row["from_us"])
+    return found
 
 
 def _factors(findings: Findings) -> str:
@@ -193,8 +217,10 @@ def _table(
     note: str,
     columns: Mapping[str, Text],
     words: int,
+    before: str = "",
 ) -> str:
-    """The first rows of a table; `words` columns are text, the others numbers."""
+    """The first rows of a table, below what is drawn `before` it; `words` columns are text, the
+    others numbers."""
     rows: Sequence[Row] = findings.analyses.get(name, ())
     if not rows:
         return ""
@@ -213,7 +239,7 @@ def _table(
         for row in rows[:SHOWN_MAX]
     ]
     more = f" More in the table <code>{name}</code>." if len(rows) > SHOWN_MAX else ""
-    return section(name, title, clean(note) + more, table(title, head, lines))
+    return section(name, title, clean(note) + more, before, table(title, head, lines))
 
 
 def _time(us: float | None, without: str = "–") -> str:
