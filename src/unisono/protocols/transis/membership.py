@@ -192,14 +192,7 @@ class Membership:
         self._names[member.name] = member
         if len(self._names) > NAMES_MAX:
             del self._names[next(iter(self._names))]
-        members = self._suggestion.members
-        former = [
-            key
-            for key in self._suggestion.proposed
-            if key in members and members[key].name == member.name
-            if members[key].incarnation < member.incarnation
-        ]
-        return self._suggestion.fail(former)
+        return self._suggestion.fail(self._suggestion.former(member))
 
     def is_refused(self, packet: Refuse) -> bool:
         later = packet.known > self._local.me.incarnation

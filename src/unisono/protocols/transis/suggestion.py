@@ -50,6 +50,8 @@ class Suggestion:
         """Those that this member does not want, or that do not want it."""
         self.members: dict[int, Member] = {self._key: me}
         """By key, those that have introduced themselves."""
+        self._named: dict[str, set[int]] = {me.name: {self._key}}
+        """Their keys, by name."""
         self._heard: dict[int, Suggest] = {}
         self._highest = 0
         self.life = 0
@@ -133,12 +135,30 @@ class Suggestion:
         if len(self._heard) > HEARD_MAX:
             gone = next(iter(self._heard))
             del self._heard[gone]
-            self.members.pop(gone, None)
+            self._forget(gone)
 
     def _know(self, member: Member, stamp: int) -> None:
         self._highest = max(self._highest, stamp)
-        if key_of(member) != self._key:
-            self.members[key_of(member)] = member
+        key = key_of(member)
+        if key != self._key:
+            self.members[key] = member
+            self._named.setdefault(member.name, set()).add(key)
+
+    def _forget(self, key: int) -> None:
+        member = self.members.pop(key, None)
+        if member is not None:
+            named = self._named[member.name]
+            named.discard(key)
+            if not named:
+                del self._named[member.name]
+
+    def former(self, member: Member) -> list[int]:
+        """Of those that are suggested, earlier incarnations of this one's name."""
+        return [
+            key
+            for key in self._named.get(member.name, ())
+            if key in self.proposed and self.members[key].incarnation < member.incarnation
+        ]
 
     def merge(self, packet: Suggest) -> bool:
         """Suggest what this one does, too; whether that is new. Who does not want me is not wanted:
