@@ -261,12 +261,19 @@ class Membership:
         self.repeat(event, out)
 
     def is_taken_back(self, packet: Suggest) -> bool:
-        return self._suggestion.is_taken_back(packet)
+        """Its sender has left the set; or is a later incarnation of one of it, which is gone."""
+        suggestion = self._suggestion
+        return suggestion.is_taken_back(packet) or bool(suggestion.former(packet.sender))
 
     def suggest_again(self, packet: Suggest, out: list[Effect]) -> None:
+        suggestion = self._suggestion
+        is_member = key_of(packet.sender) in suggestion.proposed
         self._flush.abandon()
-        self._suggestion.begin(self._suggestion.proposed)
-        self._take(packet)
+        suggestion.begin(suggestion.proposed)
+        if is_member:
+            self._take(packet)
+        else:
+            self._replace(packet.sender)
         self._tell(out)
 
     def is_overdue(self, event: object) -> bool:
