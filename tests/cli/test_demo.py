@@ -34,6 +34,15 @@ def test_the_demo_reports_each_step_and_keeps_the_laws(tmp_path: Path) -> None:
     assert unisono("verify", "unisono-demo/trace", cwd=tmp_path).returncode == 0
 
 
+def test_the_network_of_a_group_whose_parts_go_on_is_cut(tmp_path: Path) -> None:
+    arguments = ("--no-spark", "--seconds", "4", "--members", "3", "--protocol", "transis")
+    found = unisono("demo", *arguments, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr + found.stdout
+    for words in ("cut between a b and c", "both go on", "the sides merge", "delivered the same"):
+        assert words in found.stdout
+    assert not found.stderr
+
+
 @pytest.mark.parametrize("masters", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_second_demo_with_masters_replaces_the_first_as_json(
     tmp_path: Path, masters: int

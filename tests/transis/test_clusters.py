@@ -157,6 +157,12 @@ def test_delivery_takes_few_round_trips_and_few_bytes(service: Service, most: in
         (424, 7, 3),
         # It left at once, though its cluster had a majority again.
         (47, 6, 3),
+        # It departed before its slow reader had everything.
+        (20166, 9, 2),
+        # A cluster that came back amid the agreement was waited for as what it had been.
+        (20584, 7, 3),
+        # A cluster with a new history was held for the one that it replaced.
+        (20620, 8, 3),
     ],
 )
 def test_the_laws_hold_under_chaos(seed: int, nodes: int, clusters: int) -> None:

@@ -109,7 +109,9 @@ class DemoCluster:
         return ["--peers", ",".join(peers), "--bind", peers[self._names.index(name)]]
 
     def _cuts(self, name: str) -> Path:
-        return self._trace.parent / f"cut.{name}"
+        folder = self._trace.parent / "cuts"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
 
     def part(self, *parts: Sequence[str]) -> None:
         """Each hears only those of its own part: with one part the network is whole again."""

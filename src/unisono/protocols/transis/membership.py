@@ -179,9 +179,12 @@ class Membership:
     # -- names ------------------------------------------------------------------------------------
 
     def _is_former(self, member: Member) -> bool:
-        """A later incarnation of its name is known."""
+        """A later incarnation of its name is known; or another process with the same one, which is
+        no newcomer any more."""
         known = self._names.get(member.name)
-        return known is not None and known.incarnation > member.incarnation
+        if known is None or known == member:
+            return False
+        return known.incarnation >= member.incarnation
 
     def _replace(self, member: Member) -> bool:
         """A process has but one incarnation: earlier ones of this one's name are gone."""
@@ -195,7 +198,7 @@ class Membership:
         return self._suggestion.fail(self._suggestion.former(member))
 
     def is_refused(self, packet: Refuse) -> bool:
-        later = packet.known > self._local.me.incarnation
+        later = packet.known >= self._local.me.incarnation
         return packet.key == self._local.key and later
 
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
