@@ -144,7 +144,8 @@ class Membership:
         that a later one is."""
         sender, key = packet.sender, key_of(packet.sender)
         if self._is_former(sender):
-            known = self._names[sender.name].incarnation
+            # One that is alike has to come back as a later one, too.
+            known = max(self._names[sender.name].incarnation, sender.incarnation + 1)
             refuse = Refuse(key, f"a later incarnation of {sender.name} is known", known)
             self._outgoing.send([refuse], out, (sender.address,))
         elif key != self._local.key:
@@ -198,7 +199,7 @@ class Membership:
         return self._suggestion.fail(self._suggestion.former(member))
 
     def is_refused(self, packet: Refuse) -> bool:
-        later = packet.known >= self._local.me.incarnation
+        later = packet.known > self._local.me.incarnation
         return packet.key == self._local.key and later
 
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
