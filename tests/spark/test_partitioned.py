@@ -18,7 +18,11 @@ DAYS = (date(2026, 5, 1), date(2026, 5, 2))
 
 
 def write(layout: ResultLayout, runs: list[str], verdict: str = "kept") -> None:
-    """A batch, of which half the runs are of another day and protocol."""
+    layout.publish(stage(layout, runs, verdict))
+
+
+def stage(layout: ResultLayout, runs: list[str], verdict: str, events: int = 1) -> list[Any]:
+    """A batch, of which half the runs are of another day and protocol; their rows."""
     layout.stage_empty(TABLES)
     part = layout.next_part()
     writer = RunWriter(str(layout.staged("")), part)
@@ -28,9 +32,9 @@ def write(layout: ResultLayout, runs: list[str], verdict: str = "kept") -> None:
         writer.write_rows(VERDICTS, [{"law": law, "verdict": verdict} for law in "xy"])
         writer.write_rows(MEASURES, [{"protocol": ("ring", "m/p")[at % 2], "sent": at}])
         recorded = datetime.combine(DAYS[at % 2], datetime.min.time(), UTC)
-        rows.append({"run": run, "part": part, "events": 1, "recorded": recorded})
+        rows.append({"run": run, "part": part, "events": events, "recorded": recorded})
     writer.close()
-    layout.publish(rows)
+    return rows
 
 
 def verdicts(out: Path) -> dict[str, list[str]]:

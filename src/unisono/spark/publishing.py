@@ -126,7 +126,10 @@ class ResultLayout:
     def remove(self, runs: Collection[str]) -> None:
         """Remove these runs from all tables."""
         (self.out / STALE).touch()
-        (self.out / MARK).write_text(FORMAT)
+        # By a rename: a mark without its version would make the tables another's.
+        draft = self.scratch / "version"
+        draft.write_text(FORMAT)
+        draft.replace(self.out / MARK)
         self.recover()
         known = runs_table(self.out)
         mine = pc.is_in(known.column("run"), pa.array(list(runs), pa.string()))
