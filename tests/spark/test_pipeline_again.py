@@ -108,11 +108,11 @@ def test_only_what_is_new_or_has_changed_is_done(
     monkeypatch.setattr(batching, "BATCH_RUNS", 2)
     whole, placed = ResultLayout._place, []
 
-    def killed(self: ResultLayout, table: str) -> None:
+    def killed(self: ResultLayout, table: str, *parts: Any) -> None:
         placed.append(table)
         if placed.count("gold/verdicts") == 2:
             raise KeyboardInterrupt
-        whole(self, table)
+        whole(self, table, *parts)
 
     said.clear()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -117,7 +117,7 @@ class ResultLayout:
         """Replace these runs, by their rows of `gold/runs`, by what is staged."""
         self.remove([row["run"] for row in rows])
         for table in TABLES:
-            self._place(table)
+            self._place(table, {row["part"] for row in rows})
         new = pa.Table.from_pylist(list(rows), SCHEMAS[RUNS])
         self._set_runs(pa.concat_tables([runs_table(self.out), new]))
         self.clear()
@@ -180,11 +180,13 @@ class ResultLayout:
             writer.close()
             draft.replace(path)
 
-    def _place(self, table: str) -> None:
+    def _place(self, table: str, parts: Collection[str] = ()) -> None:
+        """Only these parts: a task that Spark had started twice may still write those of before."""
         for path in files_in(self.scratch / "staged", table):
-            place = self.out / table / path.relative_to(self.staged(table))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(place)
+            if path.stem in (*parts, ALL, EMPTY):
+                place = self.out / table / path.relative_to(self.staged(table))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
 
     def _set_runs(self, rows: pa.Table) -> None:
         place = self.out / RUNS / f"{ALL}.parquet"
@@ -240,7 +242,7 @@ class ResultLayout:
                 for path in paths:
                     writer.write_table(pq.ParquetFile(path).read())
         for table in TABLES:
-            self._place(table)
+            self._place(table, [part])
         runs = runs_table(self.out)
         parts = runs.column("part")
         moved = pc.if_else(pc.is_in(parts, pa.array(sorted(small))), part, parts)
