@@ -593,6 +593,11 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 c d at 0
     """),
+    _doctored("one_primary", "one excludes another from the group that a third founded", """
+        a: join 1 | stop excluded by view 3 founded 1
+        b: join 1 | view 2 a b joined a b | view 3 b left a
+        c: join 1 | view 1 c founded joined c | crash
+    """),
     _doctored("one_primary", "two go on, and list one of three that were the group", """
         a: join 1 | view 1 a c d founded joined a c d | crash
         b: join 1 | view 2 a b joined a b | view 3 b e joined e left a
@@ -1249,6 +1254,12 @@ SOUND: list[Sound] = [
         b: join 1 | view 2 a b c at 0 | crash
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 b c d at 0
+    """),
+    _sound("one founds alone beside a group whose founding nobody showed, and joins that", """
+        a: join 1 | stop excluded by view 3 founded 1
+        b: join 1 | view 2 a b joined a b | view 3 b left a | view 5 b c#2 joined c#2
+        c: join 1 | view 4 c founded joined c | crash
+        c#2: join 1 | view 5 b c#2 joined b c#2
     """),
     _sound("all crash or stop before they show whom they admitted", """
         a: join 1 | view 2 a c joined a c | stop memory lost

@@ -270,3 +270,7 @@ def test_no_law_blames_a_newcomer_that_goes_on_alone_where_all_others_left() -> 
 
 def test_no_law_blames_two_that_crash_or_stop_before_they_show_whom_they_admitted() -> None:
     assert run(Plan(protocol="ring", nodes=3, seed=1_300_229, messages=60)).violations == ()
+
+
+def test_no_law_takes_a_lone_founding_for_that_of_a_group_that_had_its_own() -> None:
+    assert run(Plan(protocol="ring", nodes=5, seed=1_315_307, messages=60)).violations == ()

@@ -61,10 +61,12 @@ def lineages(history: History) -> dict[str, str]:
     has such a view, and it is `founded`, it is of that one. Where there are several, it is of the
     one without `parted` that other lives in its views are of, if that is one; where they are of
     none, of the one that the last earlier incarnations of its nodes were of, if that is one.
-    Otherwise, of which is not known, and it is not compared with others.
+    Otherwise, of which is not known, and it is not compared with others. A lineage of which a life
+    that it excluded tells the founding, which nobody installed, goes on from no other.
     """
     found = components(history)
     begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
+    begun |= _founded_unseen(history, found)
     if len(begun) == 1 and beginnings(history, found, FOUNDED):
         (only,) = begun
         outside = {key for key, trace in history.lives.items() if not trace.inside}
@@ -79,6 +81,23 @@ def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[s
         for trace in history.lives.values()
         for name, rows in stretches(trace).items()
         if any(tells(row, what) for row in rows)
+    }
+
+
+def _founded_unseen(history: History, found: Mapping[str, str]) -> set[str]:
+    """Lineages of which a life that they excluded tells the founding, which nobody installed."""
+    views = {
+        row.view: found[name]
+        for trace in history.lives.values()
+        for name, rows in stretches(trace).items()
+        for row in rows
+    }
+    return {
+        views[trace.excluded_by]
+        for trace in history.lives.values()
+        if trace.excluded_by in views
+        and trace.excluded_by_founding
+        and trace.excluded_by_founding not in views
     }
 
 
