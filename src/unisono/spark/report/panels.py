@@ -122,7 +122,7 @@ def _exclusions(findings: Findings) -> str:
             "member": lambda r: r["life"],
             "left out by": lambda r: r["survivor"] or "–",
             "view": lambda r: r["view"] or "–",
-            "": lambda r: forced[r["unforced"]],
+            "cause": lambda r: forced[r["unforced"]],
             "after": lambda r: _time(r["at_us"] - origins.get(r["run"], 0)),
         },
         words=5,
@@ -198,7 +198,7 @@ def _trends(findings: Findings) -> str:
         {
             "protocol": lambda r: r["protocol"],
             "day": lambda r: r["day"].isoformat(),
-            "": lambda r: "changed" if r["changed"] else "",
+            "change": lambda r: "changed" if r["changed"] else "",
             "members": lambda r: f"{r['members']:,}",
             "runs": lambda r: f"{r['runs']:,}",
             "kept": lambda r: f"{r['kept']:,}",
