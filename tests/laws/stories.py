@@ -611,6 +611,12 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 2 a b c at 0 joined a b c | view 4 c d at 0
         d: join 1 | view 4 c d at 0 joined c d
     """),
+    _doctored("one_primary", "two parts of a group go on, whose founding is only told", """
+        a: join 1 | stop by view 2 founded 1
+        b: join 1 | view 2 b c joined b c | view 3 b left c
+        c: join 1 | view 2 b c joined b c | view 4 c left b
+        d: join 1 | view 5 d founded joined d | crash
+    """),
     _doctored("one_primary", "one founds alone, and then joins those that had gone on", """
         b: join 1 | view 2 b c joined b c | view 3 b c#2 e joined c#2 e left c | view 4 b e
         c: join 1 | view 2 b c joined b c | crash
@@ -1169,6 +1175,14 @@ SOUND: list[Sound] = [
         b: join 1 | view 1 a b c founded | crash
         c: join 1 | view 1 a b c founded | stop by view 2
         d: join 1 | view 2 d joined d
+    """),
+    _sound("one founds alone, and the founding of the others is only told", """
+        a: join 1 | stop by view 3 founded 1
+        b: join 1 | view 2 a b joined a b | crash
+        b#2: join 1 | view 3 b#2 d joined b#2 d | view 5 b#2 c#2 d joined c#2
+        c: join 1 | view 4 c founded joined c | crash
+        c#2: join 1 | view 5 b#2 c#2 d joined b#2 c#2 d
+        d: join 1 | view 3 b#2 d joined b#2 d | view 5 b#2 c#2 d joined c#2
     """),
     _sound("the others have not heard yet that one left", """
         a: wait 9000000000 | view 1 a b | send | a:1 | b:1 | wait 40000000 | send | a:2
