@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.rmp.stage import DELAY_US, Stage
-from unisono.core import Multicast, Received, Send, Stabilize
-from unisono.model import Burst, Resilient, Service
+from unisono.core import Deliver, Effect, Expired, Multicast, Received, Send, Stabilize
+from unisono.model import Burst, Resilient, Service, ServiceLevel
 from unisono.protocols.rmp.core import Rmp
+from unisono.protocols.rmp.labels import label
+from unisono.protocols.rmp.state import Timer
 from unisono.sim.plan import Plan
 from unisono.sim.run import run as simulate
 
@@ -20,13 +22,13 @@ def test_a_run_with_the_fast_path_is_the_run_without(
     taken: list[bool] = []
     fast = Rmp._only_delivers
 
-    def noted(core: Rmp) -> bool:
-        taken.append(fast(core))
+    def noted(core: Rmp, *service: ServiceLevel) -> bool:
+        taken.append(fast(core, *service))
         return taken[-1]
 
     monkeypatch.setattr(Rmp, "_only_delivers", noted)
     quick = simulate(plan)
-    monkeypatch.setattr(Rmp, "_only_delivers", lambda core: False)
+    monkeypatch.setattr(Rmp, "_only_delivers", lambda core, *service: False)
     assert simulate(plan) == quick
     assert any(taken)
 
@@ -46,6 +48,30 @@ def test_a_lone_message_that_needs_no_order_waits_for_nothing(level: Service) ->
         assert [what.split()[0] for what in sent if not what.startswith("ack")] == [
             "best-effort" if level == Service.UNRELIABLE else "data"
         ]
+
+
+@pytest.mark.parametrize("sender", ["a", "b"])
+def test_a_token_site_first_delivers_what_needs_no_order(sender: str) -> None:
+    """Its own, and another's: the ACK is made in the next step. What needs it has it at once."""
+    for level, acks in ((Service.FIFO, 0), (Service.AGREED, 1)):
+        stage = Stage("a", "b", "c")
+        holder = stage.cores["a"]
+        while holder._token_machine.state.name != "TOKEN_SITE":
+            stage.run(1_000)
+        found = stage.cores[sender].step(stage.now_us, Multicast([b"lone"], level))
+        if sender == "b":
+            (sent,) = [effect.packets for effect in found if isinstance(effect, Send)]
+            source = stage.cores["b"].me.address
+            found = holder.step(stage.now_us, Received(source, [bytes(sent[0])]))
+        assert any(isinstance(effect, Deliver) for effect in found)
+        assert labels(found).count("ack") == acks
+        found = holder.step(stage.now_us, Expired(Timer.TOKEN))
+        assert labels(found).count("ack") == 1 - acks
+
+
+def labels(effects: list[Effect]) -> list[str]:
+    sent = [packet for e in effects if isinstance(e, Send) for packet in e.packets]
+    return [label(bytes(packet)).split()[0] for packet in sent]
 
 
 @pytest.mark.parametrize("level", [Service.UNRELIABLE, Service.RELIABLE])

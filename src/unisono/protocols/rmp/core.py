@@ -25,7 +25,7 @@ from unisono.core import (
     Unreachable,
 )
 from unisono.fsa import Machine
-from unisono.model import Address, Member
+from unisono.model import Address, Member, Service, ServiceLevel
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
 from unisono.parts.identity import key_of
@@ -184,21 +184,22 @@ class Rmp:
             self._expire(event.timer, out)
         else:
             self._obey(event, out)
-            if quick := isinstance(event, Multicast) and self._only_delivers():
+            if quick := isinstance(event, Multicast) and self._only_delivers(event.service):
                 self._send_blocks(out)
         if quick:
             self._repair.watch(out)
             self._delivery.flush(self._state.decided, out)
         else:
             self._conclude(event, out)
+        if self._sources.arrived and not self._over:
+            self._token.order_next(out)
         return out
 
-    def _only_delivers(self) -> bool:
-        """Fast path: blocks that came, or that this site sends, have no consequence but their
-        delivery, since the token is elsewhere and no slot waits for them."""
+    def _only_delivers(self, service: ServiceLevel = Service.FIFO) -> bool:
+        """Fast path: what came, or is sent, has no consequence in this step but its delivery."""
         state = self._state
         usual = state.trid and not (state.frozen or state.leaving or self._sources.too_large)
-        return bool(usual) and self._token.holder() != state.key and not self._queue.has_gap()
+        return bool(usual) and self._token.may_wait(service) and not self._queue.has_gap()
 
     # -- the application --------------------------------------------------------------------------
 

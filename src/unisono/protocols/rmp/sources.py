@@ -76,6 +76,8 @@ class Sources:
         self.by_key: dict[int, Source] = {}
         self.arrived: dict[int, int] = {}
         """By source, the last block in a row that is here and not in the order, as they came."""
+        self.is_urgent = False
+        """Something among them is delivered in the order alone."""
         self._lost: dict[int, Source] = {}
         """Those that a reformation removed, while a member of the new ring may lack blocks."""
         self._former: dict[Member, int] = {}
@@ -163,6 +165,8 @@ class Sources:
         contents = read_block(source.member, block, self._drop)
         source.blocks.put(block.s, block)
         source.contents[block.s] = contents
+        if contents.ordered or contents.control:
+            self.is_urgent = True
         found = self._messages(source, "at once", contents.at_once)
         while source.passed < source.blocks.received:
             source.passed += 1
@@ -235,6 +239,7 @@ class Sources:
         source.message = max(source.message, contents.last)
         if self.arrived.get(key) == number:
             del self.arrived[key]
+            self.is_urgent = bool(self.is_urgent and self.arrived)
         return self._messages(source, "ordered", contents.ordered), contents.control
 
     def leftover(self, key: int, ranges: Ranges, ordered: int, sync: int) -> list[MessageRun]:

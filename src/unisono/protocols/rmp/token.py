@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.core import Effect
+from unisono.model import ServiceLevel, is_ordered
 from unisono.protocols.rmp.admitting import AdmittingSite
 from unisono.protocols.rmp.delivery import OrderedDelivery
 from unisono.protocols.rmp.group_state import RemoveMember
@@ -49,6 +50,11 @@ class TokenRotation:
         """Our ACK, until its token is accepted."""
         self._is_confirmed = False
         """The next site has sent word that it accepted it."""
+        self._accepted_us = 0
+        self._rests = False
+        """The token is here, and nothing had arrived when it came."""
+        self._is_hurried = False
+        """What has arrived is ordered in the next step."""
 
     # -- when -------------------------------------------------------------------------------------
 
@@ -66,7 +72,11 @@ class TokenRotation:
     def can_order(self, event: object) -> bool:
         if self._state.frozen or not self._state.trid:
             return False
-        return bool(self._sources.arrived) or self._sponsor.has_candidate()
+        # What was delivered on arrival, here and at its source, is ordered in a step of its own.
+        is_new = self._accepted_us == self._state.now_us
+        if self._sources.arrived and (self._sources.is_urgent or is_new):
+            return True
+        return self._sponsor.has_candidate()
 
     def is_awaited(self, event: object) -> bool:
         """Somebody waits for what our ACK proves, and nothing was ordered lately that another such
@@ -97,12 +107,25 @@ class TokenRotation:
     def is_frozen(self, event: object) -> bool:
         return self._state.frozen
 
+    def may_wait(self, service: ServiceLevel) -> bool:
+        """Whether what comes now, or is sent at this level, needs no order in this step."""
+        if self.holder() != self._state.key:
+            return True
+        return self._rests and not self._sources.is_urgent and not is_ordered(service)
+
     # -- do ---------------------------------------------------------------------------------------
 
     def wait_for_slots(self, event: object, out: list[Effect]) -> None:
         """[RMP-3] The token waits here for what is missing: it is asked for at once."""
 
+    def order_next(self, out: list[Effect]) -> None:
+        """At the end of a step of the token site: what has arrived is ordered in the next."""
+        if self._rests and not self._is_hurried and not self._state.frozen:
+            self._is_hurried = True
+            self._outgoing.arm(Timer.TOKEN, 0, out)
+
     def accept(self, event: object, out: list[Effect]) -> None:
+        self._accepted_us, self._rests, self._is_hurried = self._state.now_us, True, False
         latest = self._queue.latest
         quiet = not self._sources.arrived and not self.is_awaited(event)
         if latest is not None and latest.site != self._state.key and quiet:
@@ -122,7 +145,7 @@ class TokenRotation:
 
     def acknowledge(self, event: object, out: list[Effect]) -> None:
         """Order what has arrived; with nothing it is a NULL ACK."""
-        state = self._state
+        state, self._rests = self._state, False
         self._outgoing.disarm(Timer.TOKEN, out)
         self._sponsor.admit(out)
         ack = next_ack(
@@ -176,7 +199,7 @@ class TokenRotation:
 
     def stop(self, event: object, out: list[Effect]) -> None:
         """A reformation begins: nothing more is ordered."""
-        self._passing = None
+        self._passing, self._rests = None, False
         self._outgoing.disarm(Timer.PASS, out)
         self._outgoing.disarm(Timer.TOKEN, out)
 
