@@ -80,6 +80,20 @@ async def test_shed_notices_stand_where_the_messages_stood() -> None:
     assert stream.shed_count == 4 and not overflows
 
 
+@pytest.mark.parametrize(("count", "few"), [(1, True), (50, False)])
+async def test_a_reader_that_few_have_woken_is_to_have_its_turn(count: int, few: bool) -> None:
+    stream = Stream("block", 100, 1000, lambda on: None, lambda reason: None)
+    stream.extend(said(1))
+    assert not stream.has_woken, "nobody waits"
+    assert await stream.next() == said(1)[0]
+    reading = asyncio.ensure_future(stream.next_batch(100))
+    await asyncio.sleep(0)
+    stream.extend(said(*range(count)))
+    assert stream.has_woken is few
+    assert len(await reading) == count
+    assert not stream.has_woken
+
+
 def test_views_alone_cannot_fill_the_stream_without_end() -> None:
     overflows: list[str] = []
     stream = Stream("shed", 5, 1000, lambda on: None, overflows.append)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.net.recorder import free_port
+from tests.waiting import LIMIT_S
 from unisono.core import (
     Arm,
     Captured,
@@ -30,7 +31,7 @@ from unisono.core import (
     Send,
     Stabilize,
 )
-from unisono.model import Address, Member, Message, Resilient, View
+from unisono.model import Address, Member, Message, Packets, Resilient, View
 from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
 from unisono.net.stream import Entry
@@ -83,6 +84,9 @@ class Diary:
     def install(self, view: View) -> None: ...
 
     def adopt(self, state: bytes) -> None: ...
+
+    def has_woken(self) -> bool:
+        return False
 
     def stepped(self) -> None: ...
 
@@ -194,6 +198,35 @@ async def test_waiting_packets_are_read_before_a_late_timer_expires() -> None:
     driver._expire()
     assert await diary.end is None
     assert not [event for _, event in core.told if isinstance(event, Expired)]
+    other.close()
+
+
+@pytest.mark.parametrize("gives_way", [True, False])
+async def test_who_was_woken_comes_before_the_packets_that_wait(gives_way: bool) -> None:
+    loop, lines = asyncio.get_running_loop(), list[bytes]()
+    endpoint, other = Endpoint(HERE), Endpoint(HERE)
+    both = loop.create_future()
+
+    def received(found: list[tuple[Address, Packets]]) -> bool:
+        for _, packets in found:
+            lines.extend(map(bytes, packets))
+        loop.call_soon(read)
+        return gives_way
+
+    def read() -> None:
+        lines.append(b"read")
+        if lines.count(b"read") == 2:
+            both.set_result(None)
+
+    endpoint.attach(loop, received)
+    other.attach(loop, lambda found: None)
+    for packet in (b"one", b"another"):
+        other.send((endpoint.address,), [packet])
+    async with asyncio.timeout(LIMIT_S):
+        await both
+    order = [b"one", b"read", b"another"] if gives_way else [b"one", b"another", b"read"]
+    assert lines[:3] == order
+    endpoint.close()
     other.close()
 
 

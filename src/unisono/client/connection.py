@@ -197,6 +197,9 @@ class _SendOnly:
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
+    def has_woken(self) -> bool:
+        return False
+
     def put(self, entry: Entry) -> None: ...
 
     def adopt(self, state: bytes) -> None: ...

@@ -236,6 +236,7 @@ class MemberSession:
         # The driver and the send buffer call these ends directly: some run for every burst.
         self.send_credit = core.send_credit
         self.deliver, self.stepped = events.deliver, events.stepped
+        self.has_woken = events.has_woken
         self.put, self.adopt = events.put, events.adopt
         self.driver = Driver(core, endpoint, self, records.append, records.replace)
 

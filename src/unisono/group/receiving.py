@@ -74,6 +74,9 @@ class DeliveryPath:
         self._handles.deliver(messages)
         self._stream.extend(messages)
 
+    def has_woken(self) -> bool:
+        return self._stream.has_woken
+
     def put(self, entry: Entry) -> None:
         if isinstance(entry, Answer) and entry.key:
             self._requests.answered(entry)

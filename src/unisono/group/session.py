@@ -81,6 +81,9 @@ class SessionEvents(Protocol):
 
     def install(self, view: View) -> None: ...
 
+    def has_woken(self) -> bool:
+        """A reader was woken by a few messages: it comes before what else arrives."""
+
     def stepped(self) -> None:
         """`send_credit()` may have changed."""
 

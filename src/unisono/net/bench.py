@@ -71,6 +71,9 @@ class NullApplication:
 
     def adopt(self, state: bytes) -> None: ...
 
+    def has_woken(self) -> bool:
+        return False
+
     def stepped(self) -> None: ...
 
     def ended(self, reason: str | None) -> None: ...

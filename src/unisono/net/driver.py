@@ -65,6 +65,9 @@ class Application(Protocol):
 
     def adopt(self, state: bytes) -> None: ...
 
+    def has_woken(self) -> bool:
+        """A reader was woken by a few messages: it comes before further packets are read."""
+
     def stepped(self) -> None:
         """A step is done: `core.send_credit()` may have changed."""
 
@@ -175,9 +178,10 @@ class Driver:
 
     # -- events ---------------------------------------------------------------------------------
 
-    def _received(self, found: list[tuple[Address, Packets]]) -> None:
+    def _received(self, found: list[tuple[Address, Packets]]) -> bool:
         for source, packets in found:
             self.feed(Received(source, packets))
+        return self._application.has_woken()
 
     def _refused(self, address: Address) -> None:
         self.feed(Unreachable(address))

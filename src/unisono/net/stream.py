@@ -19,6 +19,8 @@ from unisono.model import Member, Message, View
 from unisono.net.message_chunk import MessageChunk
 from unisono.parts.message_runs import MessageRuns
 
+FEW = 8
+"""Entries that a reader has at once: further packets wait for it."""
 TURN_S = 0.005
 """A reader that never waits yields to the event loop after this time."""
 
@@ -203,6 +205,9 @@ class Stream:
         self.is_congested = False
         """The reader is slow, and the senders are held back."""
         self._reader: asyncio.Future[None] | None = None
+        self.has_woken = False
+        """The reader was woken by a few entries, and has not had its turn: nothing waits for more
+        of them."""
         self.reading_task: asyncio.Task[Any] | None = None
         """The task that reads it, as far as it is known."""
         self._end: Stopped | StopAsyncIteration | None = None
@@ -239,6 +244,7 @@ class Stream:
             self._at_bound()
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+            self.has_woken = self._count <= FEW
 
     def _add(self, entry: Entry | MessageChunk) -> None:
         self._queue.append(entry)
@@ -404,5 +410,5 @@ class Stream:
         try:
             await self._reader
         finally:
-            self._reader = None
+            self._reader, self.has_woken = None, False
             self._turn_s = time.monotonic()

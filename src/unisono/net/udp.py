@@ -41,7 +41,8 @@ COUNTED = tuple(
 
 log = logging.getLogger("unisono.net")
 
-Receive: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
+Receive: TypeAlias = Callable[[list[tuple[Address, Packets]]], bool | None]
+"""Whether a reader was woken, who comes before further packets."""
 Refused: TypeAlias = Callable[[Address], None]
 
 
@@ -62,6 +63,7 @@ class Endpoint:
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self.seal: Seal | None = None
         self._unread = ""
+        self._woken = self._left = False
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
@@ -268,10 +270,11 @@ class Endpoint:
 
     def _readable(self, sock: socket.socket) -> bool:
         """Read in two parts: the core may answer the first datagram before the rest is read, while
-        its sender works on."""
+        its sender works on; and a reader that the first has woken has its turn before the rest."""
         if not self._pass_on(self._receive_path.read(sock, 1)):
             return False
-        if self._loop is not None:
+        self._left = not self._left and self._woken  # Not twice in a row: packets may pile.
+        if self._loop is not None and not self._left:
             self._pass_on(self._receive_path.read(sock))
         return True
 
@@ -285,7 +288,7 @@ class Endpoint:
         if self._group is None:
             found = self._validation.admit(found, _now_us())
         if found:
-            self._received(found)
+            self._woken = bool(self._received(found))
         return True
 
     def _unsealed(
@@ -302,8 +305,9 @@ class Endpoint:
 
     def drain(self, rounds_max: int = 64) -> None:
         """Read what already waits: a late timer must not expire before packets it waited for."""
+        read = self._receive_path.read
         for _ in range(rounds_max):
-            received = [self._readable(sock) for sock in tuple(self._sockets)]
+            received = [self._pass_on(read(sock)) for sock in tuple(self._sockets)]
             if not any(received):
                 return
 

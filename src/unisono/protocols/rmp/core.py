@@ -198,8 +198,8 @@ class Rmp:
     def _only_delivers(self, service: ServiceLevel = Service.FIFO) -> bool:
         """Fast path: what came, or is sent, has no consequence in this step but its delivery."""
         state = self._state
-        usual = state.trid and not (state.frozen or state.leaving or self._sources.too_large)
-        return bool(usual) and self._token.may_wait(service) and not self._queue.has_gap()
+        is_odd = state.frozen or state.leaving or self._sources.too_large or self._queue.has_gap()
+        return not is_odd and state.trid > 0 and self._token.may_wait(service)
 
     # -- the application --------------------------------------------------------------------------
 
@@ -353,8 +353,7 @@ class Rmp:
             self._token_machine.fire(packet, out)
         elif isinstance(packet, BestEffort | Uniform):
             if packet.sender in self._state.group.entries:
-                found = self._sources.take_best_effort(packet)
-                self._delivery.messages(found, ordered=False)
+                self._delivery.messages(self._sources.take_best_effort(packet), ordered=False)
             else:
                 self._codec.drop("stranger")  # It has left, and this packet was held up.
         elif isinstance(packet, StateRequest):
