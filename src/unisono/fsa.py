@@ -199,25 +199,41 @@ def _owner(function: Callable[..., Any], *kinds: type) -> tuple[int, str]:
 class Machine:
     """A figure at work for the parts that do what its arrows name: one of each class."""
 
-    __slots__ = ("_at", "_bound", "_parts", "_rows", "_soon", "figure", "state", "walked")
+    __slots__ = (
+        "_at",
+        "_bound",
+        "_parts",
+        "_prefix",
+        "_rows",
+        "_soon",
+        "figure",
+        "state",
+        "walked",
+    )
 
-    def __init__(self, figure: Figure, *parts: Any) -> None:
+    def __init__(self, figure: Figure, *parts: Any, walked: dict[str, int] | None = None) -> None:
         self.figure = figure
         self.state = figure.start
-        self.walked: dict[str, int] = {}
+        self.walked: dict[str, int] = {} if walked is None else walked
+        """How often each arrow was taken. The machines of a core may share it: there the name of
+        an arrow begins with its figure's."""
+        self._prefix = "" if walked is None else f"{figure.name}: "
         self._parts = parts
-        self._bound: dict[Enum, dict[On, list[BoundStep]]] = {}
+        self._bound: dict[
+            Enum, tuple[dict[On, list[BoundStep]], tuple[Callable[[Any], bool], ...]]
+        ] = {}
         self._look_up()
 
     def _look_up(self) -> None:
         """The rows of the current state, looked up when it changes."""
         self._at = self.state
         try:
-            self._rows = self._bound[self.state]
+            self._rows, self._soon = self._bound[self.state]
         except KeyError:
-            self._rows = self._bound[self.state] = {}
-            self._steps(None)
-        self._soon = self._rows[None]
+            self._rows = {}
+            never_stops = bound(always, self._parts)
+            self._soon = tuple(when or never_stops for when, _, _, _ in self._steps(None))
+            self._bound[self.state] = self._rows, self._soon
 
     def _steps(self, on: On) -> list[BoundStep]:
         """The arrows of the state for this event, bound to their parts at first use."""
@@ -226,7 +242,7 @@ class Machine:
                 None if when is always else bound(when, self._parts),
                 bound(do, self._parts),
                 to,
-                name,
+                self._prefix + name,
             )
             for when, do, to, name in self.figure.rows[self.state].get(on, ())
         ]
@@ -252,16 +268,16 @@ class Machine:
                 except KeyError:
                     self.walked[name] = 1
                 do(event, out)
-                self.state = to
+                if to is not self._at:
+                    self.state = to
+                    self._look_up()
                 break
         else:
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
-        if self.state is not self._at:
-            self._look_up()
-        for when, _, _, _ in self._soon:
-            if when is None or when(event):
+        for when in self._soon:
+            if when(event):
                 self.settle(event, out)
                 return
 
@@ -270,7 +286,7 @@ class Machine:
         for _ in range(SOON_MAX):
             if self.state is not self._at:
                 self._look_up()
-            for when, do, to, name in self._soon:
+            for when, do, to, name in self._rows[None]:
                 if when is None or when(event):
                     self.walked[name] = self.walked.get(name, 0) + 1
                     do(event, out)

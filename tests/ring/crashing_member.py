@@ -52,7 +52,7 @@ class Mortal(Site):
         return effects
 
     def _spoken(self) -> int:
-        return sum(self.send.walked.get(name, 0) for name in SPEAKING)
+        return sum(self.send.walked.get(f"send: {name}", 0) for name in SPEAKING)
 
 
 class Playing:

@@ -3,7 +3,7 @@ between two effects of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ class AimedFault:
     """A fault that waits, and how far it is."""
 
     event: FaultEvent
+    arrows: tuple[str, ...] = ()
+    """Those that its arrow may be."""
     met: int = 0
     """Views, arrows or effects of the kind that were seen."""
     left: int = -1
@@ -58,20 +60,19 @@ class AimedFaults:
         if process is not self._life:
             self._life, self._walks = process, {}
         for aim in self.waiting:
-            if aim.event.at_arrow and aim not in self._walks:
-                self._walks[aim] = _walks(process, aim.event.at_arrow)
+            if aim.arrows and aim not in self._walks:
+                self._walks[aim] = _walks(process, aim.arrows)
 
     def walked(self, process: SimProcess) -> None:
         """The core has stepped, and no effect is performed yet: count the arrows it took."""
         for aim in self.waiting:
-            event = aim.event
-            if not event.at_arrow or aim.struck or aim not in self._walks:
+            if not aim.arrows or aim.struck or aim not in self._walks:
                 continue
-            walks = _walks(process, event.at_arrow)
+            walks = _walks(process, aim.arrows)
             aim.met += walks - self._walks[aim]
             self._walks[aim] = walks
-            if aim.met >= event.nth:
-                aim.left = event.done
+            if aim.met >= aim.event.nth:
+                aim.left = aim.event.done
 
     def before(self, effect: Effect | None, at: int) -> bool:
         """The effect is the next of the step, at this index; None: all are performed."""
@@ -108,6 +109,7 @@ class AimedFaults:
         return True
 
 
-def _walks(process: SimProcess, text: str) -> int:
-    """How often arrows were taken whose names hold the text."""
-    return sum(count for name, count in process.tap.transition_counts().items() if text in name)
+def _walks(process: SimProcess, arrows: Sequence[str]) -> int:
+    """How often these arrows were taken."""
+    counts = process.tap.transition_counts()
+    return sum([counts.get(name, 0) for name in arrows])

@@ -32,7 +32,8 @@ class FaultInjector:
         self._world.post(event.at_us, act, event, None)
 
     def _aim(self, event: FaultEvent, _: None) -> None:
-        aim = AimedFault(event)
+        text, known = event.at_arrow, self._world.spec.arrows
+        aim = AimedFault(event, tuple(name for name in known if text and text in name))
         for index in event.nodes:
             self._world.nodes[index].aims.wait(aim)
 

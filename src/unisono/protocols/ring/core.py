@@ -132,12 +132,16 @@ class Site:
             p, state, agenda, end, ordering, delivery, builder, detection, election, search,
             requests, repair, installation, leaving,
         )  # fmt: skip
-        self.send = Machine(SEND, self.passing)
-        self.receive = Machine(RECEIVE, receiver, repair, ordering, election, state)
-        self.reformation = Machine(
-            REFORMATION, self.reform, election, search, state, installation, receiver
+        self._walked: dict[str, int] = {}
+        self.send = Machine(SEND, self.passing, walked=self._walked)
+        self.receive = Machine(
+            RECEIVE, receiver, repair, ordering, election, state, walked=self._walked
         )
-        self.coordinator = Machine(COORDINATOR, self.lead, election, state)
+        self.reformation = Machine(
+            REFORMATION, self.reform, election, search, state, installation, receiver,
+            walked=self._walked,
+        )  # fmt: skip
+        self.coordinator = Machine(COORDINATOR, self.lead, election, state, walked=self._walked)
         self._joined = self._over = False
 
     # -- the contract ----------------------------------------------------------------------------
@@ -163,11 +167,7 @@ class Site:
         return self.delivery.marks() | self.state.ring.marks(self.ordering.locals)
 
     def transition_counts(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for machine in (self.send, self.receive, self.coordinator, self.reformation):
-            for name, count in machine.walked.items():
-                found[f"{machine.figure.name}: {name}"] = count
-        return found
+        return self._walked
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         out: list[Effect] = []

@@ -137,8 +137,9 @@ class Rmp:
             self._membership.begin_epoch,
         )
         # fmt: on
-        self._token_machine = Machine(TOKEN, self._token)
-        self._reform_machine = Machine(REFORMATION, self._reformation)
+        self._walked: dict[str, int] = {}
+        self._token_machine = Machine(TOKEN, self._token, walked=self._walked)
+        self._reform_machine = Machine(REFORMATION, self._reformation, walked=self._walked)
         self._over = False
         self._news = False
         self._arrived = False
@@ -160,11 +161,7 @@ class Rmp:
         return self._sources.held()
 
     def transition_counts(self) -> Mapping[str, int]:
-        return {
-            f"{machine.figure.name}: {name}": count
-            for machine in (self._token_machine, self._reform_machine)
-            for name, count in machine.walked.items()
-        }
+        return self._walked
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         out: list[Effect] = []
