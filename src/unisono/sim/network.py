@@ -53,6 +53,8 @@ class Network:
         self._routers = (
             Routers(nodes, seed, weather.routers, self.carry, post) if weather.routers else None
         )
+        self.cast = self._routers.cast if self._routers is not None else self._cross
+        """Send a burst to several; each link on the way that they share is crossed once."""
 
     def totals(self) -> Counter[str]:
         """All counts; those of routers have names of their own."""
@@ -76,13 +78,6 @@ class Network:
             held[:] = [0] * len(held)
         if self._routers is not None:
             self._routers.heal()
-
-    def cast(self, now_us: int, source: int, targets: Sequence[int], packets: list[bytes]) -> None:
-        """Send a burst to several; each link on the way that they share is crossed once."""
-        if self._routers is not None:
-            self._routers.cast(now_us, source, targets, packets)
-            return
-        self._cross(now_us, source, targets, packets)
 
     def carry(self, now_us: int, source: int, target: int, packets: list[bytes]) -> None:
         """Send a burst over the target's own link."""

@@ -353,7 +353,10 @@ class Node:
         if process is None:
             self.world.counts["arrived_nowhere"] += count
         elif not self.paused:
-            process.receive(received)
+            if process.seal is None:
+                process.feed(received)
+            else:
+                process.receive(received)
         elif len(self._inbox) < INBOX_MAX:
             self.world.counts["inboxed"] += count
             self._inbox.append(received)

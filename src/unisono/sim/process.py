@@ -91,17 +91,12 @@ class SimProcess:
         """Give the core an event and perform the effects; a paused process gets it later."""
         if self.over:
             return
-        if self.node.paused:
+        world, node = self.world, self.node
+        if node.paused:
             self._late_events.append(event)
             return
-        self._step(event)
-        if self.session is not None and not self.over:
-            self.session.stepped()
-
-    def _step(self, event: Event) -> None:
-        world = self.world
         world.steps += 1
-        aims = self.node.aims
+        aims = node.aims
         if aims.waiting:
             aims.look(self)
         try:
@@ -111,20 +106,22 @@ class SimProcess:
             return
         if aims.waiting:
             self._perform_aimed_at(effects)
-            return
-        for effect in effects:
-            kind = type(effect)
-            # The most frequent kinds come first; they never end the process.
-            if kind is Send:
-                self._send(effect)  # type: ignore[arg-type]
-            elif kind is Arm:
-                self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
-            elif kind is Disarm:
-                self._deadlines.pop(effect.timer, None)  # type: ignore[union-attr]
-            else:
-                self._perform(effect)
-                if self.over:
-                    return
+        else:
+            for effect in effects:
+                kind = type(effect)
+                # The most frequent kinds come first; they never end the process.
+                if kind is Send:
+                    self._send(effect)  # type: ignore[arg-type]
+                elif kind is Arm:
+                    self._arm(effect)  # type: ignore[arg-type]
+                elif kind is Disarm:
+                    self._deadlines.pop(effect.timer, None)  # type: ignore[union-attr]
+                else:
+                    self._perform(effect)
+                    if self.over:
+                        return
+        if self.session is not None and not self.over:
+            self.session.stepped()
 
     def receive(self, received: Received) -> None:
         """Packets came: what is believed of them is fed to the core."""
@@ -207,7 +204,7 @@ class SimProcess:
     def _perform(self, effect: Effect) -> None:
         world = self.world
         if isinstance(effect, Arm):
-            self._arm(effect.timer, effect.after_us)
+            self._arm(effect)
             return
         if isinstance(effect, Disarm):
             self._deadlines.pop(effect.timer, None)
@@ -287,13 +284,8 @@ class SimProcess:
         world = self.world
         if world.plan.detail:
             self.tap.record(world.now_us, effect)
-        packets = world.datagrams_of(
-            effect.packets if self.seal is None else sealed(effect.packets, self.seal)
-        )
-        for packet in packets:
-            if len(packet) > world.weather.packet_bytes_max:
-                world.broken("packet_size", f"a packet of {len(packet)} bytes", self)
-        self._cast(effect.to, packets)
+        packets = effect.packets if self.seal is None else sealed(effect.packets, self.seal)
+        self._cast(effect.to, world.datagrams_of(packets, self))
 
     def _cast(self, to: Target, packets: list[bytes]) -> None:
         world, here = self.world, self.node.index
@@ -308,14 +300,14 @@ class SimProcess:
 
     # -- timers ---------------------------------------------------------------------------------
 
-    def _arm(self, timer: Timer, after_us: int) -> None:
-        now_us, node = self.world.now_us, self.node
+    def _arm(self, effect: Arm) -> None:
+        now_us, after_us, node = self.world.now_us, effect.after_us, self.node
         if node.skewed:
             clock = node.clock
             deadline_us = max(clock.world(clock.local(now_us) + after_us), now_us)
         else:
             deadline_us = now_us + after_us if after_us > 0 else now_us
-        self._await(timer, deadline_us)
+        self._await(effect.timer, deadline_us)
 
     def _await(self, timer: Timer, deadline_us: int) -> None:
         self._deadlines[timer] = deadline_us

@@ -114,7 +114,6 @@ class World:
         self.healing = False
         self._queue: list[tuple[int, int, Act, Any, Any]] = []
         self._posted = 0
-        self._popped = 0
         self._allowed = plan.steps_per_s_max * plan.nodes
         self._stopped = False
         self._held_back: Counter[int] = Counter()
@@ -210,16 +209,18 @@ class World:
 
     def _advance(self, until_us: int) -> None:
         queue = self._queue
-        while queue and not self._stopped and queue[0][0] <= until_us:
-            self.now_us, _, act, a, b = heappop(queue)
-            self._popped += 1
-            if self._popped > self._allowed:
+        while queue and not self._stopped:
+            at_us, _, act, a, b = heappop(queue)
+            if at_us > until_us:
+                return
+            if self._posted > self._allowed:
                 self._livelock()
                 return
+            self.now_us = at_us
             act(a, b)
 
     def _second(self, _: None, __: None) -> None:
-        self._allowed = self._popped + self.plan.steps_per_s_max * self.plan.nodes
+        self._allowed = self._posted + self.plan.steps_per_s_max * self.plan.nodes
         self.post(self.now_us + SECOND_US, self._second, None, None)
 
     def _livelock(self) -> None:
@@ -252,16 +253,19 @@ class World:
         self._stopped = was_idle and idle
         self.post(self.now_us + LINGER_US, self._stop, idle, None)
 
-    def datagrams_of(self, packets: Packets) -> list[bytes]:
-        """Equal packets are one object."""
+    def datagrams_of(self, packets: Packets, process: SimProcess) -> list[bytes]:
+        """What the process sends. Equal packets are one object."""
         known, made = self._datagrams, []
         for packet in packets:
             data = packet if type(packet) is bytes else bytes(packet)
-            if data not in known:
+            datagram = known.get(data)
+            if datagram is None:
                 if len(known) >= DATAGRAMS_MAX:
                     known.clear()
-                known[data] = self.datagram(data)
-            made.append(known[data])
+                if len(data) > self.weather.packet_bytes_max:
+                    self.broken("packet_size", f"a packet of {len(data)} bytes", process)
+                datagram = known[data] = self.datagram(data)
+            made.append(datagram)
         return made
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
