@@ -148,7 +148,8 @@ class PacketCodec:
     def _opened(self, packet: Buffer, alike: int = 0) -> Envelope | None:
         """The envelope of a packet, or of `alike` sound ones with the same head."""
         if type(packet) is Datagram and packet.group == self.group:
-            self.count(packet.counter)
+            counts, name = self.counts, packet.counter
+            counts[name] = counts.get(name, 0) + 1
             return packet.envelope
         count = alike or 1
         front = bytes(packet[:FRONT_BYTES])

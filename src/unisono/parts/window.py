@@ -28,16 +28,16 @@ class Window(Generic[T]):
 
     def put(self, number: int, item: T) -> bool:
         """Take the item; False when it was here already."""
-        if number <= self.received or number in self._items:
+        received, items = self.received, self._items
+        if number <= received or number in items:
             return False
-        self._items[number] = item
+        items[number] = item
         if number > self.highest:
             self.highest = number
-        if number == self.received + 1:
-            received = number
-            while received + 1 in self._items:
-                received += 1
-            self.received = received
+        if number == received + 1:
+            while number + 1 in items:
+                number += 1
+            self.received = number
         return True
 
     def put_row(self, number: int, items: Sequence[T]) -> None:

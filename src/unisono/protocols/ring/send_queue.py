@@ -157,13 +157,15 @@ class SendQueue:
 
     def note_ordered(self, upto: int, s: int) -> bool:
         """A holder sent our messages up to this number for us, in turn s; whether it did."""
-        waiting, before = self._waiting, self._waiting.nbytes
-        mine = bool(waiting) and waiting.sent < upto
+        waiting = self._waiting
+        if waiting.sent >= upto or not waiting:
+            return False
+        before = waiting.nbytes
         while waiting and waiting.sent < upto:
             waiting.remove(min(upto - waiting.sent, len(waiting.pending[0].messages)))
         self._note_sent(before)
         self.note_turn(s)
-        return mine
+        return True
 
     def settle(self, safe: int) -> None:
         """Everyone has the turns up to k."""

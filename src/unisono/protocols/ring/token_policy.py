@@ -68,6 +68,10 @@ class TokenPolicy:
     def note(self, turn: Turn, now_us: int) -> None:
         """The next turn in order."""
         flags = turn.flags
+        if not flags and not turn.content:  # As nearly all are, of an idle ring.
+            self.idle += 1
+            self._quiet += 1
+            return
         if turn.content or flags & Flag.WANTED:
             self.idle = 0
             self._sent_us = now_us
