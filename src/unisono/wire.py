@@ -72,6 +72,12 @@ class Datagram(bytes):
     def note_opened(self, envelope: Envelope, group: int, counter: str) -> None:
         self.envelope, self.group, self.counter = envelope, group, counter
 
+    def forget(self) -> None:
+        """Let go of what was decoded: it refers to these bytes, and they to it, which only a
+        garbage collection would end."""
+        self.group = self.packet = None
+        self.__dict__.pop("envelope", None)
+
 
 def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None:
     """The envelope of a packet whose front is known; None if its checksum is wrong."""

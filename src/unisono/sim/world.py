@@ -46,7 +46,7 @@ seen."""
 LINGERS_MAX: Final = 20
 """So often a run goes on for a large message that its sender has not delivered."""
 
-DATAGRAMS_MAX: Final = 4096
+DATAGRAMS_MAX: Final = 256
 """Packets that are remembered, to recognise one that is sent again."""
 
 KEYRING: Final = Keyring((bytes(KEY_BYTES),))
@@ -80,10 +80,6 @@ class RowBuffer:
 
 class World:
     """Owns time, dice and packets, and drives one core per process of each node."""
-
-    datagram: type[bytes] = Datagram
-    """The type of packets under way: each is decoded once, whatever the number of receivers, and
-    however often it is sent."""
 
     def __init__(
         self, plan: Plan, weather: Weather, spec: ProtocolSpec, services: Sequence[ServiceLevel]
@@ -124,7 +120,7 @@ class World:
         self._orders: dict[tuple[str, int], int] = {}
         """By part that went on by itself and set of messages, their sequence (see `Memory`)."""
         self._sinks: list[Sink] = []
-        self._datagrams: dict[bytes, bytes] = {}
+        self._datagrams: dict[bytes, Datagram] = {}
         """Sent before: many packets repeat earlier ones, such as heartbeats."""
         self.programs: Programs | None = plan.program.begin(self) if plan.program else None
         self.exclusions = Exclusions(self)
@@ -198,6 +194,7 @@ class World:
     def _end(self) -> None:
         """Kill the parts that need not go on, so that laws ask nothing of them."""
         self.receipts.close()
+        self._forget_datagrams()
         for node in self.recovery.spare():
             node.vanish()
         if self.processes and not self.found and not self.recovery.progressed:
@@ -254,19 +251,25 @@ class World:
         self.post(self.now_us + LINGER_US, self._stop, idle, None)
 
     def datagrams_of(self, packets: Packets, process: SimProcess) -> list[bytes]:
-        """What the process sends. Equal packets are one object."""
+        """What the process sends. Equal packets are one object, decoded once, whatever the number
+        of receivers, and however often it is sent."""
         known, made = self._datagrams, []
         for packet in packets:
             data = packet if type(packet) is bytes else bytes(packet)
             datagram = known.get(data)
             if datagram is None:
                 if len(known) >= DATAGRAMS_MAX:
-                    known.clear()
+                    self._forget_datagrams()
                 if len(data) > self.weather.packet_bytes_max:
                     self.broken("packet_size", f"a packet of {len(data)} bytes", process)
-                datagram = known[data] = self.datagram(data)
+                datagram = known[data] = Datagram(data)
             made.append(datagram)
         return made
+
+    def _forget_datagrams(self) -> None:
+        for datagram in self._datagrams.values():
+            datagram.forget()
+        self._datagrams.clear()
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
         self._posted += 1
