@@ -139,7 +139,10 @@ class Spells:
 
     def at(self, key: str, step: int) -> Spell:
         """When a life was at this step."""
-        return next(spell for spell in reversed(self._of[key]) if step >= spell.start)
+        spells = self._of[key]
+        if len(spells) == 1:
+            return spells[0]
+        return next(spell for spell in reversed(spells) if step >= spell.start)
 
 
 def _start(trace: IncarnationTrace, parted: Row) -> int:

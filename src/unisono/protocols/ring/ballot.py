@@ -90,6 +90,11 @@ class Ballot:
     def is_complete(self, packet: MemberRecord) -> bool:
         return not packet.has(Bits.MEMORY) or packet.header.s == self._ordering.S
 
+    def can_be_on_it(self, name: str) -> bool:
+        """Whether it is one of `complete`."""
+        answer = self.answers.get(name)
+        return name == self._state.me.name or (answer is not None and self.is_complete(answer))
+
     def complete(self) -> dict[str, MemberRecord]:
         """Members that can be on the new ring, this one included."""
         found = {name: each for name, each in self.answers.items() if self.is_complete(each)}

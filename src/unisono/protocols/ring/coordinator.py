@@ -99,7 +99,7 @@ class Coordinator:
             return False  # The members are unknown: wait for T_TS.
         if len(expected) < sites and not ring.seats:
             return len(self._ballot.complete()) >= sites and self.may_form(event)
-        return expected <= self._ballot.complete().keys() and self._ballot.has_quorum()
+        return all(map(self._ballot.can_be_on_it, expected)) and self._ballot.has_quorum()
 
     def may_form(self, event: object) -> bool:
         """[T_TS] Slow members had their chance. Of two that found a group of unknown size, one
@@ -198,7 +198,7 @@ class Coordinator:
         ready is waited for no longer than a silent one."""
         detector, name, key = self._detection.detector, seat.member.name, key_of(seat.member)
         if (
-            name in self._ballot.complete()
+            self._ballot.can_be_on_it(name)
             or name in self._ballot.stale
             or key in self._election.suspects
         ):

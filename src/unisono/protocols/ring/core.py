@@ -173,17 +173,18 @@ class Site:
         out: list[Effect] = []
         if self._over:
             return out
-        self.agenda.tick(now_us)
+        agenda = self.agenda
+        agenda.now_us = now_us
         kind = type(event)
         if kind is Received:
             if not self._receive(event, out):  # type: ignore[arg-type]
                 return out
         elif kind is Expired:
-            self.agenda.note_expired(event.timer)  # type: ignore[union-attr, arg-type]
+            agenda.note_expired(event.timer)  # type: ignore[union-attr, arg-type]
             self._expire(event.timer, out)  # type: ignore[union-attr]
         else:
             self._obey(event, out)
-        if self.agenda.pending:
+        if agenda.pending:
             self._settle(out)
         self._conclude(out)
         return out

@@ -164,7 +164,7 @@ class Ordering:
 
     def take(self, packet: TurnPacket, holder: int) -> None:
         """Packets of a turn, which they may complete."""
-        s, count = packet.header.s, packet.of
+        s, count, received = packet.header.s, packet.of, self.window.received
         self._arriving = None
         if s >= self.own_next:
             self._drop("ahead")
@@ -173,7 +173,7 @@ class Ordering:
             self.highest = s
         if s > self.reached and not packet.flags & Flag.EARLY:
             self.reached = s
-        if s <= self.window.received or s > self.window.received + AHEAD_MAX:
+        if not received < s <= received + AHEAD_MAX:
             return
         found = self._incoming.get(s)
         if found is not None and len(found.pieces) != count:
@@ -189,7 +189,7 @@ class Ordering:
                 content = bytes(packet.pieces[0])
                 self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
                 return
-            if len(self._incoming) >= INCOMING_MAX and s > self.window.received + 1:
+            if len(self._incoming) >= INCOMING_MAX and s > received + 1:
                 self._drop("window")
                 return
             found = IncomingTurn(holder, packet.flags, [None] * count, count)
@@ -376,11 +376,13 @@ class Ordering:
 
     def _forget(self) -> None:
         """[RNG-9] About a ring's worth of turns is kept."""
-        window = self.window
-        limit = min(self.safe, window.received)
+        window, limit = self.window, self.safe
+        if limit > window.received:
+            limit = window.received
         upto = limit - HISTORY_ROUNDS * (len(self.K) or 1)
-        for turn in window.forget(upto) if upto > window.floor else ():
-            self._history_bytes -= len(turn.content)
+        if upto > window.floor:
+            for turn in window.forget(upto):
+                self._history_bytes -= len(turn.content)
         while window.floor < limit and self._history_bytes > HISTORY_BYTES:
             for turn in window.forget(window.floor + 1):
                 self._history_bytes -= len(turn.content)
