@@ -15,8 +15,11 @@ from unisono.parts.codec import PacketCodec
 from unisono.parts.message_runs import MessageRun, MessageRuns
 from unisono.protocols.mtp.agreement import (
     ACCEPTED,
+    DELIVER,
     PENDING,
     REJECTED,
+    SKIP,
+    WAIT,
     Consumer,
     DataStatus,
     MessageStatus,
@@ -269,10 +272,12 @@ class Ordering:
         while not self.has_more:
             number = consumer.next_out
             due = consumer.due(data_status)
-            if due is Next.SKIP:
+            if due is WAIT:
+                break
+            if due is SKIP:
                 self._step_on(number, REJECTED)
                 self._outbound.drop(number)
-            elif due is Next.DELIVER:
+            elif due is DELIVER:
                 origin = self._origin(number)
                 content = self._content(number)
                 self._step_on(number, ACCEPTED)

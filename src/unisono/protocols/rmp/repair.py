@@ -14,7 +14,7 @@ from unisono.protocols.rmp.ordering import OrderingQueue
 from unisono.protocols.rmp.packets import PROTOCOL, AckFields, Nack, PacketKind
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.sources import Sources
-from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.state import REPAIR, Outgoing, Timer, TokenRing
 from unisono.wire import ENVELOPE_BYTES, seal_batch
 
 ASK_COUNT_MAX: Final = 32
@@ -63,7 +63,7 @@ class Repair:
 
     def watch(self, out: list[Effect]) -> None:
         """Whether there is anything to ask for; called when a step is over."""
-        if self._outgoing.is_armed(Timer.REPAIR):
+        if self._outgoing.is_armed(REPAIR):
             return
         if self._queue.has_gap() or self._sources.has_gap():
             self._looks = dict.fromkeys(self._gaps(), 0)

@@ -9,7 +9,7 @@ from unisono.core import Effect, Probe
 from unisono.model import Address, Member
 from unisono.parts.detector import APART_SHARE, Detector
 from unisono.protocols.rmp.parameters import Parameters
-from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.state import WATCH, Outgoing, Timer, TokenRing
 from unisono.protocols.rmp.token import TokenRotation
 
 TOKEN: Final = 0
@@ -70,7 +70,7 @@ class TokenWatch:
             self._detector.rest(TOKEN)
         elif not self._detector.is_watched(TOKEN):
             self.start()
-        if not self._outgoing.is_armed(Timer.WATCH):
+        if not self._outgoing.is_armed(WATCH):
             self._outgoing.arm(Timer.WATCH, self._look_us, out)
 
     # -- processes that are dead ------------------------------------------------------------------

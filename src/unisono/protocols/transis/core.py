@@ -56,7 +56,7 @@ from unisono.protocols.transis.repair import Repair
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
 from unisono.protocols.transis.state_transfer import StateTransfer
-from unisono.protocols.transis.states import DONE, INSIDE, OUTSIDE, Timer
+from unisono.protocols.transis.states import ALIVE, DONE, INSIDE, NAK, OUTSIDE, Timer
 from unisono.protocols.transis.suggestion import Suggestion, members_that_fit
 from unisono.protocols.transis.views import ViewInstallation
 from unisono.protocols.transis.voting import DynamicMajority, PrimaryLayer, StaticMajority
@@ -206,10 +206,10 @@ class Transis:
         assert isinstance(timer, Timer)
         self._outgoing.expired(timer)
         ordering = self.flush.ordering
-        if timer is Timer.NAK:
+        if timer is NAK:
             if ordering is not None:
                 self._repair.ask(ordering, out)
-        elif timer is Timer.ALIVE:
+        elif timer is ALIVE:
             if ordering is not None and not ordering.is_closed:
                 self._flow.speak(ordering, out)
         elif timer is not Timer.SEND:

@@ -22,7 +22,7 @@ from unisono.protocols.transis.packets import VertexContent
 from unisono.protocols.transis.parameters import MEMBERS_MAX, Parameters
 from unisono.protocols.transis.send_queue import SendQueue
 from unisono.protocols.transis.state import LocalMember, PacketSender
-from unisono.protocols.transis.states import Timer
+from unisono.protocols.transis.states import ALIVE, Timer
 from unisono.protocols.transis.voting import PrimaryLayer
 
 WINDOW_BYTES: Final = 1 << 20
@@ -111,13 +111,13 @@ class Flow:
         if not order.may_emit() and order.is_idle() and self._has_more():
             self.speak(ordering, out)
         if ordering.has_unanswered():
-            self._outgoing.arm_within(Timer.ALIVE, p.answer_us, out)
+            self._outgoing.arm_within(ALIVE, p.answer_us, out)
         elif order.is_awaited() and not order.is_idle():
-            self._outgoing.arm_within(Timer.ALIVE, min(p.answer_us, TOKEN_US), out)
+            self._outgoing.arm_within(ALIVE, min(p.answer_us, TOKEN_US), out)
         elif order.is_awaited() or not ordering.is_settled() or self._has_more():
-            self._outgoing.arm_within(Timer.ALIVE, p.urge_us, out)
+            self._outgoing.arm_within(ALIVE, p.urge_us, out)
         else:
-            self._outgoing.arm_within(Timer.ALIVE, p.alive_us, out)
+            self._outgoing.arm_within(ALIVE, p.alive_us, out)
 
     def speak(self, ordering: Ordering, out: list[Effect]) -> None:
         """[TRA-4] I am alive, and hold this. While the window is full, my last vertex says so again
@@ -133,4 +133,4 @@ class Flow:
     def _transmit(self, vertex: Vertex, out: list[Effect]) -> None:
         turn = turn_of(vertex, self._local.rank, self._piece_bytes)
         self._outgoing.send_vertex(self._local.configuration.life, turn, out)
-        self._outgoing.disarm(Timer.ALIVE, out)
+        self._outgoing.disarm(ALIVE, out)

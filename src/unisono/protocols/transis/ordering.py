@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
@@ -27,6 +27,10 @@ class LastRuns(NamedTuple):
     """In the configuration itself."""
     transitional: list[MessageRun]
     """By those that come along, which all have it."""
+
+
+AGREED: Final = Service.AGREED
+"""As a constant: looking it up in its class takes ten times as long."""
 
 
 class Ordering:
@@ -117,7 +121,7 @@ class Ordering:
         for vertex in strays:
             self._drop("stray")
             contents = self._contents.get((vertex.sender, vertex.index))
-            if contents is not None and contents.level >= Service.AGREED:
+            if contents is not None and contents.level >= AGREED:
                 contents.level = Service.CAUSAL
                 contents.parts.clear()
                 if self._gate.is_open(vertex):
@@ -130,7 +134,7 @@ class Ordering:
         """All that it follows is delivered: so is it, unless it waits for the agreed order."""
         passing = [vertex]
         for each in passing:
-            if self._contents[each.sender, each.index].level < Service.AGREED:
+            if self._contents[each.sender, each.index].level < AGREED:
                 passing += self._deliver(each)
 
     def _deliver(self, vertex: Vertex) -> list[Vertex]:
