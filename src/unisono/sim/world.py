@@ -253,7 +253,7 @@ class World:
     def datagrams_of(self, packets: Packets, process: SimProcess) -> list[bytes]:
         """What the process sends. Equal packets are one object, decoded once, whatever the number
         of receivers, and however often it is sent."""
-        known, made = self._datagrams, []
+        known, made = self._datagrams, list[bytes]()
         for packet in packets:
             data = packet if type(packet) is bytes else bytes(packet)
             datagram = known.get(data)
