@@ -57,7 +57,7 @@ class WideWorld(World):
             self.wide_bytes += far * sum(map(len, packets)) if self.began_us else 0
             carry(now_us, source, targets, packets)
 
-        self.network.cast = cast  # type: ignore[method-assign]
+        self.network.cast = cast
         self.post(SETTLE_US, self._look, None, None)
 
     def _look(self, _: None, __: None) -> None:
