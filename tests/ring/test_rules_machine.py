@@ -373,5 +373,5 @@ def test_a_member_reads_what_has_arrived_before_it_invites() -> None:
     for timer in WAITS:
         who.agenda.arm(timer, 1_000, [])
     who.agenda.arm(Timer.T_SEND, 1_000, [])
-    who.agenda.now_us = room.now_us + 2_000
+    who.agenda.tick(room.now_us + 2_000)
     assert who.agenda.overdue() == [Timer.T_SEND]

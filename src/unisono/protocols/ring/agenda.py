@@ -32,6 +32,10 @@ class Agenda:
     def pop(self) -> tuple[Code, Any]:
         return self.pending.pop(0)
 
+    def tick(self, now_us: int) -> None:
+        """A step begins."""
+        self.now_us = now_us
+
     def note_expired(self, timer: Timer) -> None:
         self.deadlines.pop(timer, None)
 

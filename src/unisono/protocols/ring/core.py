@@ -174,7 +174,7 @@ class Site:
         if self._over:
             return out
         agenda = self.agenda
-        agenda.now_us = now_us
+        agenda.tick(now_us)
         kind = type(event)
         if kind is Received:
             if not self._receive(event, out):  # type: ignore[arg-type]
