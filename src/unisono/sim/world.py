@@ -211,8 +211,7 @@ class World:
             if at_us > until_us:
                 return
             if self._posted > self._allowed:
-                self._livelock()
-                return
+                return self._livelock()
             self.now_us = at_us
             act(a, b)
 
@@ -251,8 +250,7 @@ class World:
         self.post(self.now_us + LINGER_US, self._stop, idle, None)
 
     def datagrams_of(self, packets: Packets, process: SimProcess) -> list[bytes]:
-        """What the process sends. Equal packets are one object, decoded once, whatever the number
-        of receivers, and however often it is sent."""
+        """What the process sends. Equal packets are one object, which is decoded once."""
         known, made = self._datagrams, list[bytes]()
         for packet in packets:
             data = packet if type(packet) is bytes else bytes(packet)

@@ -376,9 +376,8 @@ class Ordering:
 
     def _forget(self) -> None:
         """[RNG-9] About a ring's worth of turns is kept."""
-        window, limit = self.window, self.safe
-        if limit > window.received:
-            limit = window.received
+        window = self.window
+        limit = min(self.safe, window.received)
         upto = limit - HISTORY_ROUNDS * (len(self.K) or 1)
         if upto > window.floor:
             for turn in window.forget(upto):
