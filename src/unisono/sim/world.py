@@ -206,13 +206,10 @@ class World:
 
     def _advance(self, until_us: int) -> None:
         queue = self._queue
-        while queue and not self._stopped:
-            at_us, _, act, a, b = heappop(queue)
-            if at_us > until_us:
-                return
+        while queue and not self._stopped and queue[0][0] <= until_us:
+            self.now_us, _, act, a, b = heappop(queue)
             if self._posted > self._allowed:
                 return self._livelock()
-            self.now_us = at_us
             act(a, b)
 
     def _second(self, _: None, __: None) -> None:
@@ -275,8 +272,8 @@ class World:
             # Most receivers get the same packets: they get the same event.
             self._carried = packets
             self._event = Received(self.all_nodes[source].address, coalesced(packets))
-        entry = (at_us, self._posted, self._arrivals[target], self._event, len(packets))
-        heappush(self._queue, entry)
+        act, event = self._arrivals[target], self._event
+        heappush(self._queue, (at_us, self._posted, act, event, len(packets)))
 
     # -- cores ----------------------------------------------------------------------------------
 

@@ -379,9 +379,8 @@ class Ordering:
         window = self.window
         limit = min(self.safe, window.received)
         upto = limit - HISTORY_ROUNDS * (len(self.K) or 1)
-        if upto > window.floor:
-            for turn in window.forget(upto):
-                self._history_bytes -= len(turn.content)
+        for turn in window.forget(upto) if upto > window.floor else ():
+            self._history_bytes -= len(turn.content)
         while window.floor < limit and self._history_bytes > HISTORY_BYTES:
             for turn in window.forget(window.floor + 1):
                 self._history_bytes -= len(turn.content)
