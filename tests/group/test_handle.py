@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -211,6 +212,36 @@ async def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_can
     assert await asyncio.create_task(last) == await asyncio.create_task(last) == 1
     buffer.flush()
     assert window.sent == [b"s"]
+
+
+async def test_who_has_to_be_told_keeps_nothing() -> None:
+    """A callback, and a task that nobody keeps but who it waits for."""
+    handles, window, told = Handles(), Window(), list[str]()
+    window.credit = 100
+    handles.begin(ME)
+    buffer = SendBuffer(None, handles)
+    buffer.begin(window)
+
+    async def wait_for(handle: Handle) -> None:
+        await handle.stable
+        told.append("task")
+
+    level = Resilient(2)
+    buffer.submit_one(b"1", level).delivered.add_done_callback(lambda _: told.append("one"))
+    many = PayloadBatch([b"2", b"3"])
+    buffer.submit(many, level).stable.add_done_callback(lambda _: told.append("many"))
+    asyncio.ensure_future(wait_for(buffer.submit_one(b"4", level)))  # noqa: RUF006
+    await asyncio.sleep(0)
+    gc.collect()
+    messages = [Message(ME, b"%d" % each, each, "v", each, level) for each in (1, 2, 3, 4)]
+    handles.deliver(messages)
+    gc.collect()
+    handles.stabilize(messages, (ME,))
+    await asyncio.sleep(0)
+    assert sorted(told) == ["many", "one", "task"]
+    await asyncio.sleep(0)
+    assert not buffer._awaited, "nor are they kept then"
+    assert not [each for each in gc.get_objects() if isinstance(each, Handle)]
 
 
 async def _number(handle: Handle) -> int:

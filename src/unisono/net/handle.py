@@ -49,10 +49,14 @@ class Handle(Coroutine[Any, Any, int]):
     _stable: asyncio.Future[tuple[Member, ...]] | None = None
     _ordered: asyncio.Future[int | None] | None = None
 
-    def __init__(self, service: ServiceLevel, own: bool = True) -> None:
+    def __init__(
+        self, service: ServiceLevel, own: bool = True, awaited: set[Handle] | None = None
+    ) -> None:
         self.service = service
         self.own = own
         """It is addressed to the group through which it was sent, and so is delivered here."""
+        self._awaited = awaited
+        """Of its group: those with a future that is not settled."""
 
     # -- for the sender ---------------------------------------------------------------------------
 
@@ -134,13 +138,22 @@ class Handle(Coroutine[Any, Any, int]):
         return self._ordered
 
     def _kept(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
-        """Whoever has the future keeps the handle too, which settles it."""
+        """Until it is settled the group keeps the handle: nobody else may have the future, but
+        whoever has to be told, as a callback or a task that only waits for it."""
         if not future.done():
             future.add_done_callback(self._settled)
+            if self._awaited is not None:
+                self._awaited.add(self)
         return future
 
     def _settled(self, future: asyncio.Future[Any]) -> None:
-        pass
+        if self._awaited is not None and all(each.done() for each in self._futures()):
+            self._awaited.discard(self)
+
+    def _futures(self) -> list[asyncio.Future[Any]]:
+        """Those that somebody has looked at."""
+        futures = self._delivered, self._stable, self._ordered
+        return [each for each in futures if each is not None]
 
     def _check_own(self) -> None:
         if not self.own:
@@ -202,14 +215,8 @@ class Handle(Coroutine[Any, Any, int]):
 
     def _fail(self, failure: UnisonoError) -> None:
         self._failure = failure
-        futures: tuple[asyncio.Future[Any] | None, ...] = (
-            self._delivered,
-            self._stable,
-            self._ordered,
-        )
-        for future in futures:
-            if future is not None:
-                _settle(future, None, failure)
+        for future in self._futures():
+            _settle(future, None, failure)
 
 
 WeakHandle: TypeAlias = "ref[Handle]"
@@ -250,7 +257,8 @@ class Placement(NamedTuple):
 
 class Handles:
     """The handles of one incarnation whose messages are accepted, by number, as long as somebody
-    keeps them: most are forgotten as soon as they are awaited, and cost no more."""
+    keeps them, or waits for a future of theirs: most are forgotten as soon as they are awaited, and
+    cost no more."""
 
     def __init__(self) -> None:
         self._me: Member | None = None

@@ -72,6 +72,8 @@ class SendBuffer:
         self._line: deque[_Caller] = deque()
         self._turn_end: asyncio.Handle | None = None
         self._sent_s = 0.0
+        self._awaited: set[Handle] = set()
+        """Handles with a future that is not settled."""
         self.unsent_count = 0
         """Messages not submitted when their incarnation ended."""
 
@@ -207,7 +209,7 @@ class SendBuffer:
         """A message to this group alone: what most programs send, one by one."""
         if self._line or self._credit <= self._bytes:
             return self.submit(PayloadBatch((message,)), service)
-        handle = Handle(service)
+        handle = Handle(service, True, self._awaited)
         self._accept(handle, self._gather_one(message, service))
         self._flush_if_due()
         if not self._count:
@@ -223,7 +225,7 @@ class SendBuffer:
     ) -> Handle:
         """Accept at once or queue; `Full` if the queue is. `own`: they are delivered here too. The
         buffer owns the batch from now on."""
-        handle = Handle(service, own)
+        handle = Handle(service, own, self._awaited)
         if self._line or not self._fits(messages):
             self._line_up(_Caller(messages, groups, handle))
         else:
