@@ -124,6 +124,23 @@ def test_a_resilient_message_that_too_few_can_hold_is_delivered_and_not_stable()
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("cut_apart", [False, True])
+async def test_a_message_that_overtakes_a_stronger_one_hides_neither(cut_apart: bool) -> None:
+    levels = {1: Resilient(3), 2: Resilient(2), 3: Service.RELIABLE}
+    handles, sent = Handles(), {n: Handle(level) for n, level in levels.items()}
+    handles.begin(ME)
+    for number, handle in sent.items():
+        handle.accept(number)
+        handles.add(handle)
+    messages = [Message(ME, b"%d" % n, n, "v", None, levels[n]) for n in (3, 2, 1)]
+    runs = MessageRuns(list(map(MessageRun.of, messages)))
+    handles.deliver(messages if cut_apart else runs)
+    assert [(await handle.delivered).payload for handle in sent.values()] == [b"1", b"2", b"3"]
+    handles.stabilize(messages[2:], (ME,))
+    handles.stabilize(messages[1:2], ())
+    assert (await sent[1].stable, await sent[2].stable) == ((ME,), ())
+
+
 async def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
     handles = Handles()
     handles.begin(ME)

@@ -265,6 +265,7 @@ class Handles:
         self._undelivered: dict[int, WeakHandle] = {}
         """Ascending. Bounded by the window."""
         self._unstable: dict[int, WeakHandle] = {}
+        """As they were delivered: those of weaker levels may have overtaken others."""
         self._elsewhere: dict[int, WeakHandle] = {}
         """Of messages to other groups, whose place is not known yet."""
         self._shed = False
@@ -314,11 +315,9 @@ class Handles:
 
     def _told(self, messages: Sequence[Message]) -> list[Handle]:
         """The handles of these messages, which are no longer unstable."""
-        waiting = _kept_handles(self._unstable, last_number(messages, self._me))
-        found = unread(messages, self._me, waiting) if waiting else ()
-        for number, _ in found:
-            del self._unstable[number]
-        return [waiting[number] for number, _ in found]
+        found = unread(messages, self._me, self._unstable) if self._unstable else ()
+        told = [self._unstable.pop(number)() for number, _ in found]
+        return [handle for handle in told if handle is not None]
 
     def place(self, placed: Placement) -> None:
         for number in range(placed.number, placed.number + placed.messages):
@@ -339,7 +338,8 @@ class Handles:
 
 
 def _kept_handles(handles: dict[int, WeakHandle], last: int) -> dict[int, Handle]:
-    """Those up to this number that somebody keeps; the others are dropped."""
+    """Of handles in ascending order, those up to this number that somebody keeps; the others are
+    dropped."""
     kept: dict[int, Handle] = {}
     dropped = []
     for number, found in handles.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from io import BytesIO
@@ -116,11 +117,10 @@ class MessageRuns(Sequence[Message]):
         return None if last.seq is None else last.seq + last.times - 1
 
     def last_number(self, sender: Member | None) -> int:
-        """Of the last message of this sender; 0 if there is none."""
+        """The highest of this sender; 0 if it has none here."""
         if self._made is not None:
             return last_number(self._made, sender)
-        last = (s.number + s.times - 1 for s in reversed(self._spans) if s.sender == sender)
-        return next(last, 0)
+        return max([s.number + s.times - 1 for s in self._spans if s.sender == sender], default=0)
 
     def note_last_numbers(self, last: dict[Member, int]) -> None:
         """By sender, the number of its last message."""
@@ -131,18 +131,16 @@ class MessageRuns(Sequence[Message]):
             last[sender] = number + times - 1
 
     def of(self, sender: Member | None, numbers: Collection[int]) -> list[Unread]:
-        """The messages of this sender with these numbers, which ascend as its messages do."""
+        """The messages of this sender with these numbers."""
         if self._made is not None:
             return unread(self._made, sender, numbers)
         found: list[Unread] = []
-        rest = iter(numbers)
-        number = next(rest, None)
+        wanted = sorted(numbers)
         for run in self._spans:
             if run.sender == sender:
-                while number is not None and number < run.number + run.times:
-                    if number >= run.number:
-                        found.append((number, partial(run.message, number - run.number)))
-                    number = next(rest, None)
+                start = bisect_left(wanted, run.number)
+                end = bisect_left(wanted, run.number + run.times, start)
+                found += [(n, partial(run.message, n - run.number)) for n in wanted[start:end]]
         return found
 
     def parted(self, count: int) -> tuple[MessageRuns, MessageRuns]:
@@ -185,10 +183,11 @@ def _looked_at(messages: list[Message]) -> MessageRuns:
 
 
 def last_number(messages: Sequence[Message], sender: Member | None) -> int:
-    """Of the last message of this sender; 0 if there is none."""
+    """The highest of this sender; 0 if it has none here. It may stand before a lower one, of a
+    stronger level, which it overtook."""
     if isinstance(messages, MessageRuns):
         return messages.last_number(sender)
-    return next((each.number for each in reversed(messages) if each.sender == sender), 0)
+    return max([each.number for each in messages if each.sender == sender], default=0)
 
 
 def unread(
