@@ -22,7 +22,7 @@ from unisono.processes import Processes
 
 
 class Threads(PeerTool):
-    """The face of the library for programs without asyncio."""
+    """The library as programs without asyncio use it."""
 
     name = "unisono-threads"
 

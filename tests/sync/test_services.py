@@ -197,7 +197,7 @@ def operations(kind: type) -> set[str]:
 def test_threads_have_every_operation_that_tasks_have(name: str) -> None:
     if name in ("SyncClaim", "SyncIterator"):
         return
-    face = getattr(sharing, name)
+    facade = getattr(sharing, name)
     kind = getattr(async_sharing, name.replace("Sync", "Shared").replace("SharedShared", "Shared"))
     inherited = {
         async_sharing.SharedBarrier: {"acquire", "try_acquire", "release"},
@@ -205,7 +205,7 @@ def test_threads_have_every_operation_that_tasks_have(name: str) -> None:
     }
     offered = {each for base in kind.__mro__[:-2] for each in operations(base)}
     internal = {"lose", "end_block"} | inherited.get(kind, set())
-    assert not {each for each in offered - internal if not hasattr(face, each)}
+    assert not {each for each in offered - internal if not hasattr(facade, each)}
 
 
 def test_every_shared_object_has_a_face_for_threads() -> None:

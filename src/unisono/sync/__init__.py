@@ -17,9 +17,9 @@ from unisono.group import Group
 from unisono.spec import ProtocolSpec
 from unisono.sync import background as backgrounds
 from unisono.sync.group import SyncGroup, SyncHandle, SyncLock
-from unisono.sync.opened import Opened, SyncIterator
+from unisono.sync.service import SyncIterator, SyncService
 
-__all__ = ["Opened", "SyncGroup", "SyncHandle", "SyncIterator", "SyncLock", "join", "open"]
+__all__ = ["SyncGroup", "SyncHandle", "SyncIterator", "SyncLock", "SyncService", "join", "open"]
 
 S = TypeVar("S")
 
@@ -54,8 +54,8 @@ def join(
     return found
 
 
-def open(service: AbstractAsyncContextManager[S], timeout_s: float | None = None) -> Opened[S]:
+def open(service: AbstractAsyncContextManager[S], timeout_s: float | None = None) -> SyncService[S]:
     """Any service for threads: `with unisono.sync.open(rpc.join("prices")) as opened`. Shared
-    objects and messages to one member have faces of their own, in `unisono.sync.sharing` and
+    objects and messages to one member have facades of their own, in `unisono.sync.sharing` and
     `unisono.sync.direct`."""
-    return Opened(service, timeout_s)
+    return SyncService(service, timeout_s)

@@ -12,12 +12,12 @@ from unisono.model import Buffer, Member, Message, ServiceLevel
 from unisono.net.stream import Item
 from unisono.services import direct
 from unisono.services.direct import Unicast
-from unisono.sync.opened import Face, Opened, SyncIterator, waits
+from unisono.sync.service import Facade, SyncIterator, SyncService, waits
 
 __all__ = ["SyncDirectGroup", "SyncQuestion", "Unicast", "join"]
 
 
-class SyncQuestion(Face[direct.Question]):
+class SyncQuestion(Facade[direct.Question]):
     """What another member asked this one alone; it waits for `answer`."""
 
     @property
@@ -31,7 +31,7 @@ class SyncQuestion(Face[direct.Question]):
 SyncDirectItem: TypeAlias = Item | Unicast | SyncQuestion
 
 
-class SyncDirectGroup(Opened[direct.DirectGroup]):
+class SyncDirectGroup(SyncService[direct.DirectGroup]):
     """A group with messages to single members, for any thread; one of them iterates it, and `ask`
     waits for an answer only while it does."""
 

@@ -23,7 +23,7 @@ from unisono.services import sharing
 from unisono.services.objects.values import Value
 from unisono.services.sharing.call import SharedCall
 from unisono.services.sharing.claims import SharedClaim
-from unisono.sync.opened import Face, Opened, SyncIterator, iterates, looks, waits
+from unisono.sync.service import Facade, SyncIterator, SyncService, iterates, looks, waits
 
 __all__ = [
     "SyncBarrier",
@@ -50,7 +50,7 @@ C = TypeVar("C", bound=SharedClaim)
 L = TypeVar("L", bound=sharing.SharedLock)
 
 
-class SyncDict(Face[sharing.SharedDict]):
+class SyncDict(Facade[sharing.SharedDict]):
     """A shared dictionary, for threads."""
 
     read = waits(sharing.SharedDict.read)
@@ -69,7 +69,7 @@ class SyncDict(Face[sharing.SharedDict]):
     __iter__ = looks(sharing.SharedDict.__iter__)
 
 
-class SyncCounter(Face[sharing.SharedCounter]):
+class SyncCounter(Facade[sharing.SharedCounter]):
     """A shared whole number, for threads."""
 
     read = waits(sharing.SharedCounter.read)
@@ -81,16 +81,16 @@ class SyncCounter(Face[sharing.SharedCounter]):
     @property
     def value(self) -> int:
         """Of this member's copy: it may be behind."""
-        return self._opened.run(lambda: self.inner.value)
+        return self._service.run(lambda: self.inner.value)
 
 
-class SyncNumbers(Face[sharing.SharedNumbers]):
+class SyncNumbers(Facade[sharing.SharedNumbers]):
     """Unique numbers, for threads."""
 
     next = waits(sharing.SharedNumbers.next)
 
 
-class SyncSet(Face[sharing.SharedSet]):
+class SyncSet(Facade[sharing.SharedSet]):
     """A shared set, for threads."""
 
     read = waits(sharing.SharedSet.read)
@@ -104,7 +104,7 @@ class SyncSet(Face[sharing.SharedSet]):
     __iter__ = looks(sharing.SharedSet.__iter__)
 
 
-class SyncList(Face[sharing.SharedList]):
+class SyncList(Facade[sharing.SharedList]):
     """A shared list, for threads."""
 
     read_all = waits(sharing.SharedList.read_all)
@@ -119,7 +119,7 @@ class SyncList(Face[sharing.SharedList]):
     __iter__ = looks(sharing.SharedList.__iter__)
 
 
-class SyncCache(Face[sharing.SharedCache]):
+class SyncCache(Facade[sharing.SharedCache]):
     """A shared cache, for threads."""
 
     read = waits(sharing.SharedCache.read)
@@ -131,7 +131,7 @@ class SyncCache(Face[sharing.SharedCache]):
     __len__ = looks(sharing.SharedCache.__len__)
 
 
-class SyncClaim(Face[C]):
+class SyncClaim(Facade[C]):
     """What is held for a time, for threads: `with shop.lock("till") as lock:`. A thread cannot be
     cancelled: where it is lost meanwhile, the end of the block raises `LockLost`, and `held` tells
     before."""
@@ -166,7 +166,7 @@ class SyncClaim(Face[C]):
         traceback: TracebackType | None,
     ) -> None:
         if self.inner.granted:  # The block may have released it.
-            self._opened.call(self.inner.end_block(error))
+            self._service.call(self.inner.end_block(error))
 
 
 class SyncSharedLock(SyncClaim[L]):
@@ -189,7 +189,7 @@ class SyncParty(SyncClaim[sharing.SharedParty]):
     watch = iterates(sharing.SharedParty.watch)
 
 
-class SyncBarrier(Face[sharing.SharedBarrier]):
+class SyncBarrier(Facade[sharing.SharedBarrier]):
     """A barrier, for threads."""
 
     wait = waits(sharing.SharedBarrier.wait)
@@ -220,7 +220,7 @@ class SyncItem(SyncClaim[sharing.SharedItem]):
         self.inner.result = value
 
 
-class SyncQueue(Face[sharing.SharedQueue]):
+class SyncQueue(Facade[sharing.SharedQueue]):
     """A shared queue, for threads."""
 
     put = waits(sharing.SharedQueue.put)
@@ -232,11 +232,11 @@ class SyncQueue(Face[sharing.SharedQueue]):
     @property
     def taken(self) -> int:
         """Items that are taken and not done, of this member's copy."""
-        return self._opened.run(lambda: self.inner.taken)
+        return self._service.run(lambda: self.inner.taken)
 
     def take(self) -> SyncItem:
         """`with queue.take() as item:` waits for one, and has it until it is done."""
-        return SyncItem(self._opened, self.inner.take())
+        return SyncItem(self._service, self.inner.take())
 
     def work(self, do: Callable[[Value], Value]) -> None:
         """Take items and do them in this thread, one after another; the results go to those that
@@ -246,7 +246,7 @@ class SyncQueue(Face[sharing.SharedQueue]):
                 item.result = do(item.value)
 
 
-class SyncTopic(Face[sharing.SharedTopic]):
+class SyncTopic(Facade[sharing.SharedTopic]):
     """A topic, for threads."""
 
     publish = waits(sharing.SharedTopic.publish)
@@ -254,15 +254,15 @@ class SyncTopic(Face[sharing.SharedTopic]):
     subscribe = iterates(sharing.SharedTopic.subscribe)
 
 
-class SyncOnce(Face[sharing.SharedOnce]):
+class SyncOnce(Facade[sharing.SharedOnce]):
     """What one member does for all, for threads."""
 
     def run(self, do: Callable[[], Value]) -> Value:
         """The result: of `do`, called in a thread, if it is ours to do, else of who did it."""
-        return self._opened.call(self.inner.run(lambda: asyncio.to_thread(do)))
+        return self._service.call(self.inner.run(lambda: asyncio.to_thread(do)))
 
 
-class SyncObjects(Opened[sharing.SharedObjects]):
+class SyncObjects(SyncService[sharing.SharedObjects]):
     """The shared objects of a group, for any of this process's threads; `join` gives it.
 
     Calls raise `TimeoutError` after `timeout_s` seconds, if one is given; an operation that is

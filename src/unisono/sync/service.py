@@ -22,7 +22,7 @@ P = ParamSpec("P")
 LEFT: Final = "left the group: join again"
 
 
-class Opened(Generic[S]):
+class SyncService(Generic[S]):
     """A service that is open, for any thread; `unisono.sync.open` gives it.
 
         with unisono.sync.open(rpc.join("prices", name="ann")) as opened:
@@ -129,8 +129,8 @@ class SyncIterator(Iterator[T]):
     """What an asynchronous iterator yields, for one thread at a time. It ends when the service is
     left."""
 
-    def __init__(self, opened: Opened[Any], source: AsyncIterator[T]) -> None:
-        self._opened = opened
+    def __init__(self, service: SyncService[Any], source: AsyncIterator[T]) -> None:
+        self._service = service
         self._source = source
         self._next: Future[tuple[T, ...]] | None = None
         """It is kept when the waiting for it ends early."""
@@ -152,7 +152,7 @@ class SyncIterator(Iterator[T]):
         try:
             found = self._awaited(timeout)
         except (Stopped, CancelledError):
-            if self._opened.is_open:
+            if self._service.is_open:
                 raise
             found = ()
         finally:
@@ -163,7 +163,7 @@ class SyncIterator(Iterator[T]):
 
     def _awaited(self, timeout: float | None) -> tuple[T, ...]:
         if self._next is None:
-            self._next = self._opened.submit(self._fetched())
+            self._next = self._service.submit(self._fetched())
         future = self._next
         try:
             return future.result(timeout)
@@ -179,8 +179,8 @@ class SyncIterator(Iterator[T]):
         """No more of it."""
         if self._next is not None:
             self._next.cancel()
-        if self._opened.is_open:
-            self._opened.call(self._closed())
+        if self._service.is_open:
+            self._service.call(self._closed())
 
     async def _closed(self) -> None:
         source = self._source
@@ -189,11 +189,11 @@ class SyncIterator(Iterator[T]):
             await closing
 
 
-class Face(Generic[S]):
+class Facade(Generic[S]):
     """One object of a service, for threads: its methods by the same names, and each waits."""
 
-    def __init__(self, opened: Opened[Any], inner: S) -> None:
-        self._opened = opened
+    def __init__(self, service: SyncService[Any], inner: S) -> None:
+        self._service = service
         self.inner = inner
         """As the event loop has it: its operations are for `batch` and `submit`."""
 
@@ -202,26 +202,26 @@ class Face(Generic[S]):
 
 
 def waits(method: Callable[Concatenate[S, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method of a face that waits for this one's result."""
+    """The method of a facade that waits for this one's result."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async def run() -> T:
             return await method(self.inner, *args, **kwargs)
 
-        opened: Opened[Any] = self._opened
-        return opened.call(run())
+        service: SyncService[Any] = self._service
+        return service.call(run())
 
     return call
 
 
 def looks(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """The method of a face that runs this one between two deliveries."""
+    """The method of a facade that runs this one between two deliveries."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        opened: Opened[Any] = self._opened
-        return opened.run(lambda: method(self.inner, *args, **kwargs))
+        service: SyncService[Any] = self._service
+        return service.run(lambda: method(self.inner, *args, **kwargs))
 
     return call
 
@@ -229,11 +229,11 @@ def looks(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P
 def iterates(
     method: Callable[Concatenate[S, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], SyncIterator[T]]:
-    """The method of a face that gives what this one yields."""
+    """The method of a facade that gives what this one yields."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncIterator[T]:
-        source = self._opened.run(lambda: method(self.inner, *args, **kwargs))
-        return SyncIterator(self._opened, source)
+        source = self._service.run(lambda: method(self.inner, *args, **kwargs))
+        return SyncIterator(self._service, source)
 
     return call
