@@ -54,6 +54,8 @@ def test_collections_by_the_names_that_tasks_use(two: tuple[SyncObjects, SyncObj
     assert ann.submit(stock.inner.remove("pears")).result(LIMIT_S) == 1
     gone = changes.next(LIMIT_S)
     assert (gone.key, gone.value) == ("pears", None)
+    with pytest.raises(TimeoutError, match="nothing came within"):
+        changes.next(0.01)
     changes.close()
     with pytest.raises(StopIteration):
         changes.next(LIMIT_S)

@@ -135,6 +135,7 @@ class SyncIterator(Iterator[T]):
         self._next: Future[tuple[T, ...]] | None = None
         """It is kept when the waiting for it ends early."""
         self._reader = threading.Lock()
+        self._is_closed = False
 
     async def _fetched(self) -> tuple[T, ...]:
         try:
@@ -152,7 +153,7 @@ class SyncIterator(Iterator[T]):
         try:
             found = self._awaited(timeout)
         except (Stopped, CancelledError):
-            if self._service.is_open:
+            if self._service.is_open and not self._is_closed:
                 raise
             found = ()
         finally:
@@ -176,7 +177,8 @@ class SyncIterator(Iterator[T]):
                 self._next = None
 
     def close(self) -> None:
-        """No more of it."""
+        """No more of it, also for a thread that waits for the next one."""
+        self._is_closed = True
         if self._next is not None:
             self._next.cancel()
         if self._service.is_open:
