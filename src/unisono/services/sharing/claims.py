@@ -62,8 +62,8 @@ class SharedClaim(SharedObject):
         return self._token if await self._acquire(self._request(waits=False)) is not None else None
 
     def release(self) -> asyncio.Future[Value]:
-        """Give it up, at a place after the operations that were awaited before; await the result to
-        know that it has. `NotHeld` if it is not held here; a lost one is just forgotten."""
+        """Give it up, at a place after the operations that were done before; it has happened when
+        the result is there. `NotHeld` if it is not held here; a lost one is just forgotten."""
         if self._submitted is None or not self._granted:
             raise NotHeld(f"{self!r} is not held here: acquire it first, and release it once")
         number = self._submitted.number

@@ -105,7 +105,7 @@ class SharedDict(SharedObject):
         return tuple(self._entries.items())
 
     def watch(self, key: str | None = None) -> Watcher:
-        """`async for change in d.watch("k")`: changes of this key, or of all, from now on."""
+        """To iterate: changes of this key, or of all, from now on."""
         return self._watching.watch(self.KIND, self.name, key)
 
 
@@ -144,7 +144,7 @@ class SharedCounter(SharedObject):
         return found.value
 
     def watch(self) -> Watcher:
-        """`async for change in c.watch()`: new values, from now on."""
+        """To iterate: new values, from now on."""
         return self._watching.watch(self.KIND, self.name)
 
 
