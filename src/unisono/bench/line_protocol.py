@@ -15,6 +15,8 @@ from unisono.model import Service, ServiceLevel
 LOAD, PROBE, CRASH = "load", "probe", "crash"
 """Send as fast as the system allows; send at a rate and measure delays; survive the crash of a
 member (ours only). A member reports any other command as trouble."""
+EACH, MIXED = "each", "mixed"
+"""Ways to use the library: message by message; bursts of many lengths."""
 DATA, END = 0, 1
 """Kinds of message: byte 0."""
 HEAD_BYTES: Final = 5

@@ -1,8 +1,8 @@
 """A member of Unisono that obeys the line protocol: `python -m unisono.bench.member HOW`.
 
-HOW is a JSON object: `count` (members of the group), `service`, `use`, `state_octets`, `newcomer`,
+HOW is a JSON object: `count` (members of the group), `service`, `via`, `state_octets`, `newcomer`,
 and `join`, the arguments of `unisono.join`. It uses what every application can: bursts in by
-`multicast_many`, bursts out by `batches`; with `use` "each" message by message, with "mixed" bursts
+`multicast_many`, bursts out by `batches`; with `via` "each" message by message, with "mixed" bursts
 of messages of many lengths.
 """
 
@@ -22,8 +22,10 @@ from unisono import join
 from unisono.bench.line_protocol import (
     CRASH,
     DATA,
+    EACH,
     END,
     LOAD,
+    MIXED,
     PROBE,
     SAMPLES_MAX,
     SIZE_MIN,
@@ -52,9 +54,8 @@ PAUSE_S: Final = 0.001
 """Above a thousand messages a second they are sent in batches, one a millisecond."""
 EARLY_COUNT_MAX: Final = 4096
 """Batches kept for the next command: other members may have read theirs earlier."""
-EACH, MIXED = "each", "mixed"
-"""How it is used, if not by bursts of equal messages."""
 EACH_COUNT_MAX: Final = 512
+"""Messages of a load that are read one by one, and counted together."""
 
 
 class Measurement:
@@ -183,10 +184,10 @@ MEASUREMENTS: Final[dict[str, type[Measurement]]] = {
 class BenchMember:
     """Reads the group's stream and obeys commands."""
 
-    def __init__(self, group: Group, count: int, service: str, use: str) -> None:
+    def __init__(self, group: Group, count: int, service: str, via: str) -> None:
         self._group = group
         self._count = count
-        self._use = use
+        self._via = via
         level = level_named(service)
         if level is None:
             raise UnisonoError(f"no level is called {service!r}")
@@ -200,7 +201,7 @@ class BenchMember:
         """For ever. A failure between commands is kept for the next one: the others may only have
         left before us."""
         try:
-            await (self._receive_each() if self._use == EACH else self._receive())
+            await (self._receive_each() if self._via == EACH else self._receive())
         except UnisonoError as trouble:
             if self._measurement is not None or not self.together.is_set():
                 raise
@@ -284,11 +285,11 @@ class BenchMember:
     async def _load(self, measurement: Measurement) -> None:
         command, service, send = measurement.command, self._level, self._group.multicast_many
         count = max(1, min(BURST_COUNT, -(-BURST_BYTES // command.size)))
-        sizes = mixed_sizes(command.size, count) if self._use == MIXED else [command.size] * count
+        sizes = mixed_sizes(command.size, count) if self._via == MIXED else [command.size] * count
         burst = [payload(DATA, command.round, size) for size in sizes]
         end_ns, now_ns = command.end_ns, time.monotonic_ns
         while now_ns() < end_ns:
-            if self._use == EACH:
+            if self._via == EACH:
                 for each in burst:
                     await self._group.multicast(each, service)
             else:
@@ -355,7 +356,7 @@ async def work(how: dict[str, Any]) -> None:
         await asyncio.gather(joining, return_exceptions=True)
         return
     group = await joining
-    member = BenchMember(group, how["count"], how["service"], how["use"])
+    member = BenchMember(group, how["count"], how["service"], how["via"])
 
     async def obey() -> None:
         if how.get("newcomer"):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import LOOPBACK, Host, Hosts, free_ports
+from unisono.bench.line_protocol import EACH, MIXED
 from unisono.bench.system import Workload
 from unisono.config import PORT, default_service
 from unisono.errors import check_option_names
@@ -22,8 +23,6 @@ PREFIX: Final = "unisono-"
 GROUP: Final = "bench"
 JOIN_S, LEAVE_S = 30.0, 2.0
 LIBRARY, DAEMON = "library", "daemon"
-EACH, MIXED = "each", "mixed"
-"""By the library, message by message; by the library, messages of many lengths."""
 VIAS: Final = (LIBRARY, DAEMON, EACH, MIXED)
 
 
@@ -108,7 +107,7 @@ class Launcher:
         how = {
             "count": count,
             "service": self._workload.service,
-            "use": self._workload.via,
+            "via": self._workload.via,
             "state_octets": state_bytes,
             "newcomer": newcomer,
             "join": self._join_arguments(host),
