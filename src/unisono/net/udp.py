@@ -63,7 +63,7 @@ class Endpoint:
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self.seal: Seal | None = None
         self._unread = ""
-        self._woken = self._left = False
+        self._woken = self._has_deferred = False
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
@@ -273,8 +273,8 @@ class Endpoint:
         its sender works on; and a reader that the first has woken has its turn before the rest."""
         if not self._pass_on(self._receive_path.read(sock, 1)):
             return False
-        self._left = not self._left and self._woken  # Not twice in a row: packets may pile.
-        if self._loop is not None and not self._left:
+        self._has_deferred = self._woken and not self._has_deferred  # Else packets may pile.
+        if self._loop is not None and not self._has_deferred:
             self._pass_on(self._receive_path.read(sock))
         return True
 

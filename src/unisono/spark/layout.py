@@ -44,7 +44,7 @@ ALL: Final = "(all)"
 EMPTY: Final = "empty"
 """The name of a file without rows, so that a table without rows has a schema."""
 NO_DAY: Final = date(1970, 1, 1)
-"""Of these."""
+"""The date of files without a run of their own: of all runs, or without rows."""
 NONE: Final = "(none)"
 """Stands for an empty protocol. A null partition is not read by every tool."""
 ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))

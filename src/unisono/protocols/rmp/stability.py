@@ -55,9 +55,8 @@ class StableSlots:
     def _decide(self) -> None:
         """Which of the changes that are not shown yet cannot be lost any more."""
         state, resilience = self._state, self._resilience
-        itself = (
-            () if state.frozen else (state.key,)
-        )  # It has told what it holds; this may be more.
+        # Of a frozen site only what it has told counts: it may hold more by now.
+        itself = () if state.frozen else (state.key,)
         for slot in (*self._delivery.slots(), state.changed):
             if not resilience.is_decided(slot, state.quorums, *itself):
                 return

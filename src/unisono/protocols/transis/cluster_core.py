@@ -265,7 +265,7 @@ class ClusteredTransis:
         return self._replica is not None and self._replica.members[:1] == [self.me]
 
     def _receive(self, event: Received, out: list[Effect]) -> None:
-        if not self._links.are_from_afar(event.source):
+        if not self._links.is_foreign(event.source):
             self._feed(event, out)
         elif self._replica is None:
             self._count("drop.early", len(event.packets))
@@ -360,7 +360,7 @@ class ClusteredTransis:
         if self._is_relaying or not (self._links.packets or self._is_due(replica)):
             return
         self._is_relaying = True
-        self._say(Relay(self._cluster_us(), self._links.taken()), out)
+        self._say(Relay(self._cluster_us(), self._links.drain()), out)
 
     def _is_due(self, replica: ClusterMember) -> bool:
         next_us = replica.next_us()

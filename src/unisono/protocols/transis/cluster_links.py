@@ -36,7 +36,8 @@ class WideLinks:
         """By cluster, who spoke for it last."""
         self._turn = 0
 
-    def are_from_afar(self, source: Address) -> bool:
+    def is_foreign(self, source: Address) -> bool:
+        """Whether it is a process of another cluster."""
         return self._ranks.get(source, self.rank) != self.rank
 
     def take(self, event: Received, group_tag: int, count: Callable[[str], None]) -> None:
@@ -55,7 +56,8 @@ class WideLinks:
                 continue
             self.packets.append(ForeignPacket(rank, bytes(packet)))
 
-    def taken(self) -> tuple[ForeignPacket, ...]:
+    def drain(self) -> tuple[ForeignPacket, ...]:
+        """Those that wait; none do then."""
         packets, self.packets = self.packets, []
         return tuple(packets)
 
