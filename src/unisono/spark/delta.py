@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from unisono.errors import Misuse, UnisonoError
 from unisono.spark.layout import ALL, CURVES, JOINT, RUNS, TABLES, day_of, files_in
-from unisono.spark.partitioned import RUN, with_protocol
-from unisono.spark.schemas import SCHEMAS
+from unisono.spark.partitioned import with_protocol
+from unisono.spark.schemas import DATE, SCHEMAS, with_run
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,7 +31,6 @@ NEEDED: Final = "--format delta needs the package deltalake: pip install 'unison
 FILES_MAX: Final = 64
 """A table of more files is compacted."""
 BATCH_ROWS: Final = 65_536
-DATE: Final = pa.field("date", pa.date32())
 
 
 class DeltaTables:
@@ -136,7 +135,7 @@ def _staged(layout: ResultLayout, name: str) -> pa.RecordBatchReader:
                     day = pa.repeat(pa.scalar(day_of(path), DATE.type), rows.num_rows)
                     yield from rows.append_column(DATE, day).to_batches()
 
-    return pa.RecordBatchReader.from_batches(SCHEMAS[name].insert(0, RUN).append(DATE), batches())
+    return pa.RecordBatchReader.from_batches(with_run(name).append(DATE), batches())
 
 
 def _among(runs: Sequence[str]) -> str:

@@ -28,13 +28,12 @@ from unisono.spark.layout import (
     partition_of,
     protocol_of,
 )
-from unisono.spark.schemas import SCHEMAS
+from unisono.spark.schemas import SCHEMAS, with_run
 
 ROWS_PER_GROUP: Final = 100_000
 """Rows of a file that are buffered."""
 PENDING_MAX: Final = 4
 """Row groups that wait to be written."""
-RUN: Final = pa.field("run", pa.string())
 
 
 class RunWriter:
@@ -146,7 +145,7 @@ def with_protocol(rows: pa.Table, path: Path, table: str) -> pa.Table:
         protocol = pa.repeat(pa.scalar(protocol_of(path)), rows.num_rows)
         at = 1 + SCHEMAS[table].get_field_index("protocol")
         rows = rows.add_column(at, "protocol", protocol)
-    return rows.cast(SCHEMAS[table].insert(0, RUN))
+    return rows.cast(with_run(table))
 
 
 def tables_in(out: Path, table: str, runs: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -167,7 +166,7 @@ def read_table(
 ) -> pa.Table:
     """A small table of some runs, or of all, in memory: `reduced` is done to each file, and then to
     what they all gave."""
-    empty = SCHEMAS[table].insert(0, RUN).empty_table()
+    empty = with_run(table).empty_table()
     return reduced(pa.concat_tables([reduced(empty), *map(reduced, tables_in(out, table, runs))]))
 
 

@@ -42,14 +42,13 @@ from unisono.spark.layout import (
     partition_of,
 )
 from unisono.spark.partitioned import (
-    RUN,
     RunWriter,
     is_keyed,
     runs_table,
     without_protocol,
     writer_to,
 )
-from unisono.spark.schemas import SCHEMAS
+from unisono.spark.schemas import SCHEMAS, with_run
 
 REMOVED: Final = ".removed.json"
 """While this file exists, rows of its runs may be left in the files of its parts."""
@@ -99,8 +98,8 @@ class ResultLayout:
         for table in tables:
             folder = self.staged(table) / partition_of(NO_DAY, "" if is_keyed(table) else None)
             folder.mkdir(parents=True, exist_ok=True)
-            schema = without_protocol(SCHEMAS[table]) if is_keyed(table) else SCHEMAS[table]
-            writer_to(folder / f"{EMPTY}.parquet", schema.insert(0, RUN)).close()
+            schema = without_protocol(with_run(table)) if is_keyed(table) else with_run(table)
+            writer_to(folder / f"{EMPTY}.parquet", schema).close()
 
     def discard(self, tables: Iterable[str]) -> None:
         """What is staged of these tables is not published."""

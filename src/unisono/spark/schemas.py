@@ -1,4 +1,4 @@
-"""The columns of the tables; those with the rows of runs begin with `run`, and end with `date`."""
+"""The columns of the tables. Those with the rows of runs have `run` and `date` besides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Final
 import pyarrow as pa
 
 from unisono.trace.parquet import SCHEMA
+
+RUN: Final = pa.field("run", pa.string())
+"""The first column of the rows of runs."""
+DATE: Final = pa.field("date", pa.date32())
+"""Their last column, which is a folder."""
 
 _TYPES: Final = {
     **dict(zip(SCHEMA.names, SCHEMA.types, strict=True)),
@@ -144,3 +149,8 @@ SCHEMAS: Final = {
     "gold/factors": FACTORS,
     "gold/trends": TRENDS,
 }
+
+
+def with_run(table: str) -> pa.Schema:
+    """The columns of a table with the rows of runs, but for the date."""
+    return SCHEMAS[table].insert(0, RUN)

@@ -12,17 +12,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from unisono.errors import Misuse
 from unisono.spark.layout import JOINT, MARK, TABLES
-from unisono.spark.schemas import SCHEMAS
+from unisono.spark.schemas import DATE, SCHEMAS, with_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RUN, _DATE = pa.field("run", pa.string()), pa.field("date", pa.date32())
 _VIEW: Final = re.compile(r"CREATE OR REPLACE TEMP VIEW (\w+)")
 
 
@@ -48,9 +46,7 @@ def create_views(session: SparkSession, out: str | os.PathLike[str]) -> list[str
             raise Misuse(f"{top}: no {table}; run the pipeline with --tables all, as Parquet")
         name = table.replace("/", "_")
         # Reading the schema of each table from a file takes a job.
-        schema = SCHEMAS[table]
-        if table not in JOINT:
-            schema = schema.insert(0, _RUN).append(_DATE)
+        schema = SCHEMAS[table] if table in JOINT else with_run(table).append(DATE)
         read = session.read.schema(from_arrow_schema(schema))
         read.parquet(str(top / table)).createOrReplaceTempView(name)
         names.append(name)
