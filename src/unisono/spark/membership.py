@@ -38,6 +38,8 @@ def components_of(data: HistoryColumns) -> Iterator[dict[str, Any]]:
     """A row per view: the nodes that installed it, how long that took from the first to the last,
     and from when to when one had it; without an end while a member still has it."""
     found: dict[str, dict[str, Any]] = {}
+    installers: dict[str, set[str]] = {}
+    last_us: dict[str, int] = {}
     for member in data.members:
         views = member.trace.views
         for view, after in zip_longest(views, views[1:]):
@@ -47,22 +49,19 @@ def components_of(data: HistoryColumns) -> Iterator[dict[str, Any]]:
                     "view": view.view,
                     "members": len(view.members or ()),
                     "installed": 0,
-                    "installed_by": "",
-                    "took_us": view.t_us,
                     "from_us": view.t_us,
                     "until_us": 0,
                 },
             )
             row["installed"] += 1
-            row["installed_by"] = " ".join(
-                sorted({*row["installed_by"].split(), member.trace.node})
-            )
-            row["took_us"] = max(row["took_us"], view.t_us)
             row["from_us"] = min(row["from_us"], view.t_us)
+            last_us[view.view] = max(last_us.get(view.view, view.t_us), view.t_us)
+            installers.setdefault(view.view, set()).add(member.trace.node)
             over = member.rows.ended_us if member.trace.end != ALIVE else None
             over = after.t_us if after is not None else over
             if row["until_us"] is not None:
                 row["until_us"] = None if over is None else max(row["until_us"], over)
-    for row in found.values():
-        row["took_us"] -= row["from_us"]
+    for name, row in found.items():
+        row["installed_by"] = " ".join(sorted(installers[name]))
+        row["took_us"] = last_us[name] - row["from_us"]
     yield from sorted(found.values(), key=lambda row: (row["from_us"], row["view"]))
