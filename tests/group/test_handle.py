@@ -7,6 +7,8 @@ import gc
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import unisono
 from tests.group.sessions import session_of
@@ -200,6 +202,34 @@ class Window:
 
     def submit(self, messages: Any, service: Any, groups: Any) -> None:
         self.sent += messages
+
+
+SENDS = st.lists(
+    st.tuples(st.binary(max_size=3), st.sampled_from((Service.AGREED, Service.FIFO))), max_size=12
+)
+
+
+@given(SENDS, st.integers(0, 40), st.integers(0, 40))
+def test_one_message_is_submitted_as_a_batch_of_one_is(
+    sends: list[tuple[bytes, Service]], credit: int, more: int
+) -> None:
+    async def play(one_by_one: bool) -> tuple[object, ...]:
+        window, buffer = Window(), SendBuffer()
+        window.credit = credit
+        buffer.begin(window)
+        handles = [
+            buffer.submit_one(each, level)
+            if one_by_one
+            else buffer.submit(PayloadBatch((each,)), level)
+            for each, level in sends
+        ]
+        waited = buffer.waiting_count
+        window.credit += more
+        buffer.stepped()
+        buffer.flush()
+        return window.sent, waited, buffer.waiting_count, [each.number for each in handles]
+
+    assert asyncio.run(play(True)) == asyncio.run(play(False))
 
 
 async def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled() -> None:
