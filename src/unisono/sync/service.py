@@ -29,7 +29,7 @@ class SyncService(Generic[S]):
             result = opened.call(opened.service.call(b"ACME"))
 
     Calls raise `TimeoutError` after `timeout_s` seconds, if one is given; an operation that is
-    under way then may happen nevertheless.
+    under way then may happen nevertheless. Joining and leaving take as long as they take.
     """
 
     def __init__(
