@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -100,6 +104,103 @@ def test_waiting_for_a_lock_ends_and_withdraws_the_request(
     with pytest.raises(ValueError), ann.lock("other"):
         raise ValueError
     assert not ann.lock("other").holders()
+
+
+def test_a_lock_granted_at_the_last_moment_is_given_back(port: int) -> None:
+    with joined(port, "ann") as ann:
+        lock, taken = ann.lock("till"), 0
+        for step in range(100):
+            ann.timeout_s = step / 100_000
+            with contextlib.suppress(TimeoutError):
+                lock.acquire()
+                taken += 1
+                ann.timeout_s = LIMIT_S
+                lock.release()
+        ann.timeout_s = LIMIT_S
+        with lock:
+            assert taken < 100
+
+
+def test_what_a_block_raises_is_not_hidden_by_a_leave(port: int) -> None:
+    with joined(port, "ann") as ann, pytest.raises(ValueError), ann.lock("till"):
+        ann.leave()
+        raise ValueError
+    with joined(port, "bob") as bob, pytest.raises(unisono.Stopped), bob.lock("till"):
+        bob.leave()
+
+
+def test_a_closed_watch_ends_for_the_thread_that_reads_it(port: int) -> None:
+    with joined(port, "ann") as ann, ThreadPoolExecutor(1) as pool:
+        for changes in (ann.dict("stock").watch(), ann.topic("news").subscribe()):
+            reading = pool.submit(list, changes)
+            while changes._next is None:
+                os.sched_yield()
+            changes.close()
+            assert reading.result(LIMIT_S) == []
+            assert list(changes) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_thread_that_would_wait_for_itself_is_told(port: int) -> None:
+    def inside() -> None:
+        for call in (changes.next, changes.close, lambda: stock.put("apples", 1), ann.leave):
+            with pytest.raises(unisono.Misuse, match="the group's own thread"):
+                call()
+
+    with joined(port, "ann") as ann:
+        stock = ann.dict("stock")
+        changes = stock.watch()
+        with pytest.raises(TimeoutError):
+            changes.next(timeout=0)
+        ann.run(inside)
+        gc.collect()
+        assert stock.put("apples", 1) is None and changes.next(LIMIT_S).key == "apples"
+
+
+def test_a_child_is_told_that_nothing_will_come(port: int) -> None:
+    with joined(port, "ann") as ann:
+        changes = ann.dict("stock").watch()
+        with pytest.raises(TimeoutError):
+            changes.next(timeout=0)
+        ann._gate.acquire()  # As by a thread that calls while another forks.
+        child = os.fork()
+        if not child:
+            told = 0
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(LIMIT_S))
+            try:
+                for call in (changes.next, lambda: ann.dict("stock").put("apples", 1), ann.leave):
+                    with pytest.raises(unisono.Misuse, match="forked"):
+                        call()
+                    told += 1
+            finally:
+                os._exit(told)
+        ann._gate.release()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
+def test_an_interrupted_join_ends_before_its_loop(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = async_sharing.join("shop", name="ann", port=port)
+    left: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def interrupted() -> AsyncIterator[None]:
+        try:
+            async with context:
+                main = threading.main_thread().ident
+                assert main is not None
+                signal.pthread_kill(main, signal.SIGINT)
+                await asyncio.sleep(LIMIT_S)
+                yield
+        finally:
+            left.append("left")
+
+    with pytest.raises(KeyboardInterrupt):
+        unisono.sync.open(interrupted())
+    assert left == ["left"] and backgrounds._current is None
+    assert not [each for each in caplog.records if each.name == "asyncio"]
 
 
 def test_a_call_ends_when_its_time_is_over(port: int) -> None:

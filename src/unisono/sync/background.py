@@ -38,8 +38,17 @@ class Background:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
         with contextlib.suppress(Exception):
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self._wind_up())
         self.loop.close()
+
+    async def _wind_up(self) -> None:
+        """What was interrupted, as a join by Ctrl-C, ends before the loop does."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_S)
+        await self.loop.shutdown_asyncgens()
 
     def check(self) -> None:
         """`Misuse` where a call could only hang."""

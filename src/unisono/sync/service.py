@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as TimedOut
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
-from unisono.errors import Misuse, Stopped
+from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.sync import background as backgrounds
 
 T = TypeVar("T")
@@ -20,6 +20,22 @@ S = TypeVar("S")
 P = ParamSpec("P")
 
 LEFT: Final = "left the group: join again"
+
+
+class _Held(Generic[T]):
+    """What is to be awaited. If that never happens, as after a cancellation, no warning tells of
+    it: who called has been told."""
+
+    __slots__ = ("awaitable",)
+
+    def __init__(self, awaitable: Awaitable[T]) -> None:
+        self.awaitable = awaitable
+
+    def close(self) -> None:
+        if inspect.iscoroutine(self.awaitable):
+            self.awaitable.close()
+
+    __del__ = close
 
 
 class SyncService(Generic[S]):
@@ -58,36 +74,43 @@ class SyncService(Generic[S]):
         limit_s = self.timeout_s if timeout is None else timeout
         future = self.submit(awaitable)
         try:
-            return future.result(limit_s)
+            future.exception(limit_s)
         except TimedOut:
-            if future.done():  # Its own.
-                raise
-            future.cancel()
-            raise TimeoutError(f"not done within {limit_s:g} s") from None
+            if future.cancel():  # Not done at the last moment.
+                raise TimeoutError(f"not done within {limit_s:g} s") from None
         except CancelledError:
             raise Stopped(LEFT) from None
         except BaseException:
             future.cancel()
             raise
+        return future.result()
 
     def submit(self, awaitable: Awaitable[T]) -> Future[T]:
         """Await it there; a future of `concurrent.futures` has the result. It is cancelled when the
         service is left."""
-        with self._gate:
-            if self.is_open:
-                return self._background.submit(self._awaited(awaitable))
-        if inspect.iscoroutine(awaitable):
-            awaitable.close()
-        raise Stopped(LEFT)
+        held = _Held(awaitable)
+        try:
+            self.check()  # A child may have the gate as it was, closed for good.
+            with self._gate:
+                if self.is_open:
+                    return self._background.submit(self._awaited(held))
+            raise Stopped(LEFT)
+        except UnisonoError:
+            held.close()
+            raise
 
-    async def _awaited(self, awaitable: Awaitable[T]) -> T:
+    async def _awaited(self, held: _Held[T]) -> T:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            return await awaitable
+            return await held.awaitable
         finally:
             self._tasks.discard(task)
+
+    def check(self) -> None:
+        """`Misuse` where a call could only hang: in a child, and in the group's own thread."""
+        self._background.check()
 
     def run(self, function: Callable[[], T]) -> T:
         """Call it there: while it runs, nothing is delivered."""
@@ -99,7 +122,7 @@ class SyncService(Generic[S]):
 
     def leave(self) -> None:
         """Leave cleanly. Idempotent."""
-        self._background.check()
+        self.check()
         with self._gate:
             if not self.is_open:
                 return
@@ -163,24 +186,26 @@ class SyncIterator(Iterator[T]):
         return found[0]
 
     def _awaited(self, timeout: float | None) -> tuple[T, ...]:
+        self._service.check()
         if self._next is None:
             self._next = self._service.submit(self._fetched())
         future = self._next
         try:
-            return future.result(timeout)
+            future.exception(timeout)
         except TimedOut:
-            if future.done():
-                raise
             raise TimeoutError(f"nothing came within {timeout:g} s") from None
-        finally:
-            if future.done():
-                self._next = None
+        except CancelledError:
+            self._next = None
+            raise
+        self._next = None  # Not before: what came at the last moment is there the next time.
+        return future.result()
 
     def close(self) -> None:
         """No more of it, also for a thread that waits for the next one."""
+        self._service.check()
         self._is_closed = True
-        if self._next is not None:
-            self._next.cancel()
+        if (awaited := self._next) is not None:
+            awaited.cancel()
         if self._service.is_open:
             self._service.call(self._closed())
 

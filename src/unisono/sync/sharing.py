@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from unisono.config import JoinOptions
-from unisono.errors import LockLost
+from unisono.errors import LockLost, Stopped, UnisonoError
 from unisono.model import Member
 from unisono.services import sharing
 from unisono.services.objects.values import Value
@@ -46,8 +46,15 @@ __all__ = [
     "join",
 ]
 
+T = TypeVar("T")
 C = TypeVar("C", bound=SharedClaim)
 L = TypeVar("L", bound=sharing.SharedLock)
+
+
+async def _end_of(*tasks: asyncio.Task[Any] | None) -> None:
+    for task in tasks:
+        if task is not None and not task.done():
+            await asyncio.wait((task,))
 
 
 class SyncDict(Facade[sharing.SharedDict]):
@@ -136,9 +143,41 @@ class SyncClaim(Facade[C]):
     cancelled: where it is lost meanwhile, the end of the block raises `LockLost`, and `held` tells
     before."""
 
-    acquire = waits(SharedClaim.acquire)
-    try_acquire = waits(SharedClaim.try_acquire)
     release = waits(SharedClaim.release)
+    _giving_back: asyncio.Task[Any] | None = None
+
+    def acquire(self, timeout: float | None = None) -> int:
+        """Wait for it, `TimeoutError` after `timeout` seconds; the token."""
+        return self._taken(lambda: self.inner.acquire(timeout))
+
+    def try_acquire(self) -> int | None:
+        """The token if it is free; otherwise None."""
+        return self._taken(self.inner.try_acquire)
+
+    def _taken(self, taking: Callable[[], Awaitable[T]]) -> T:
+        """What is granted at the last moment, when the caller waits no more, is given back."""
+        got: list[T] = []
+        tasks: list[asyncio.Task[Any] | None] = []
+
+        async def take() -> T:
+            tasks.append(asyncio.current_task())
+            await _end_of(self._giving_back)
+            got.append(await taking())
+            return got[0]
+
+        async def give_back() -> None:
+            tasks.append(self._giving_back)
+            self._giving_back = asyncio.current_task()
+            await _end_of(*tasks)
+            if got and self.inner.granted:
+                self.inner.release()
+
+        try:
+            return self._service.call(take())
+        except BaseException:
+            with contextlib.suppress(UnisonoError):
+                self._service.submit(give_back())
+            raise
 
     @property
     def held(self) -> bool:
@@ -165,7 +204,9 @@ class SyncClaim(Facade[C]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.inner.granted:  # The block may have released it.
+        if not self.inner.granted:  # The block may have released it.
+            return
+        with contextlib.suppress(*(() if error is None else (Stopped, TimeoutError))):
             self._service.call(self.inner.end_block(error))
 
 
