@@ -159,8 +159,10 @@ class SyncIterator(Iterator[T]):
         """It is kept when the waiting for it ends early."""
         self._reader = threading.Lock()
         self._is_closed = False
+        self._fetching: asyncio.Task[Any] | None = None
 
     async def _fetched(self) -> tuple[T, ...]:
+        self._fetching = asyncio.current_task()
         try:
             return (await anext(self._source),)
         except StopAsyncIteration:
@@ -204,12 +206,13 @@ class SyncIterator(Iterator[T]):
         """No more of it, also for a thread that waits for the next one."""
         self._service.check()
         self._is_closed = True
-        if (awaited := self._next) is not None:
-            awaited.cancel()
         if self._service.is_open:
             self._service.call(self._closed())
 
     async def _closed(self) -> None:
+        if self._fetching is not None and not self._fetching.done():
+            self._fetching.cancel()
+            await asyncio.wait((self._fetching,))
         source = self._source
         close = getattr(source, "aclose", None) or getattr(source, "close", None)
         if close is not None and inspect.isawaitable(closing := close()):
