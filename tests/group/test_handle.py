@@ -172,6 +172,23 @@ async def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> Non
         await waited[9]
 
 
+async def test_a_future_keeps_its_handle_and_a_handle_that_nobody_keeps_is_forgotten() -> None:
+    handles = Handles()
+    handles.begin(ME)
+    futures = {}
+    for number in (1, 2, 3):
+        handle = Handle(Service.AGREED)
+        handle.accept(number)
+        handles.add(handle)
+        if number == 2:
+            futures[number] = handle.delivered
+    del handle
+    gc.collect()
+    handles.deliver(MessageRuns([MessageRun(ME, b"abc", 0, 1, 3, 1, "v", 7, Service.AGREED)]))
+    assert (await futures[2]).payload == b"b"
+    assert not handles._undelivered
+
+
 async def test_a_time_out_of_one_waiter_does_not_spoil_the_handle() -> None:
     handles = Handles()
     handles.begin(ME)
