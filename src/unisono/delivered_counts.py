@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from unisono.fields import FLAG, U32_COUNT, U64, Rest, table
 from unisono.layout import decode, encode, field_of
 from unisono.model import Member, Message, View
-from unisono.parts.message_runs import MessageRuns
+from unisono.parts.message_runs import note_last_numbers
 
 GONE_COUNT_MAX: Final = 64
 """Incarnations that are no longer members, and are still known."""
@@ -60,11 +60,7 @@ class DeliveredCounts:
         )
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        last = self._last
-        if isinstance(messages, MessageRuns):
-            messages.note_last_numbers(last)
-        else:
-            last.update((message.sender, message.number) for message in messages)
+        note_last_numbers(messages, self._last)
 
     def install(self, view: View) -> None:
         for member in view.members:

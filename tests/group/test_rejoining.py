@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import unisono
 from tests.group.sessions import session_of
 from unisono.core import Cause
+from unisono.delivered_counts import DeliveredCounts
 from unisono.group import Group
 from unisono.group.rejoining import (
     FINAL,
@@ -60,7 +61,8 @@ def test_what_was_sent_and_not_delivered_back_is_lost(
         outstanding.delivered(MessageRuns([MessageRun.of(each) for each in told]))
     else:
         outstanding.delivered(told)
-    assert list(outstanding.lost()) == [b"%d" % number for number in range(heard + 1, said + 1)]
+    wanted = [(number, b"%d" % number) for number in range(heard + 1, said + 1)]
+    assert list(outstanding.undelivered()) == wanted
     assert outstanding.seq == (others + heard or None)
 
 
@@ -69,7 +71,38 @@ def test_messages_in_one_span_count_to_the_last_of_them() -> None:
     outstanding.begin(A)
     outstanding.sent([b"1", b"2", b"3"])
     outstanding.delivered(MessageRuns([MessageRun(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
-    assert (outstanding.lost(), outstanding.seq) == ((b"3",), 6)
+    assert (outstanding.undelivered(), outstanding.seq) == (((3, b"3"),), 6)
+
+
+def test_a_weaker_message_overtakes_a_stronger_one_which_may_be_lost() -> None:
+    outstanding = Outstanding()
+    outstanding.begin(A)
+    outstanding.sent([b"1", b"2"])
+    outstanding.sent([b"3", b"4", b"5"])
+    outstanding.delivered([message(3, A, 1), message(4, A, 2)])
+    assert [number for number, _ in outstanding.undelivered()] == [1, 2, 5]
+    outstanding.delivered([message(1, A, 3)])
+    assert outstanding.undelivered() == ((2, b"2"), (5, b"5"))
+    outstanding.delivered([message(2, A, 4)])
+    assert outstanding.undelivered() == ((5, b"5"),)
+    assert len(outstanding._batches) == 1 and not outstanding._ahead
+
+
+def test_what_was_shed_on_its_way_here_is_not_lost() -> None:
+    outstanding = Outstanding()
+    outstanding.begin(A)
+    outstanding.sent([b"1", b"2", b"3", b"4"])
+    outstanding.shed()
+    outstanding.delivered([message(3, A, 3)])
+    assert outstanding.undelivered() == ((4, b"4"),)
+
+
+def test_counts_of_what_a_state_has_never_go_back() -> None:
+    counts = DeliveredCounts()
+    counts.deliver([message(2, A, 1)])
+    counts.deliver([message(1, A, 2)])
+    counts.deliver(MessageRuns([MessageRun.of(message(1, A, 3))]))
+    assert counts._last == {A: 2}
 
 
 # -- whether, and when ----------------------------------------------------------------------------

@@ -261,7 +261,7 @@ class Incarnations:
     def _note_unsaid(self) -> None:
         """What was accepted and not delivered here before the incarnation ended is counted and
         logged, whether or not there is a next one to report it in `Rejoined.lost`."""
-        count = len(self._rejoin_policy.outstanding.lost())
+        count = len(self._rejoin_policy.outstanding.undelivered())
         if count and self.me is not self._unsaid_of:
             self._unsaid_of = self.me
             self._past["drop.unsaid"] += count

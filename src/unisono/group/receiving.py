@@ -89,6 +89,7 @@ class DeliveryPath:
             return  # Before its first view, the application waits for that.
         elif isinstance(entry, Shed):
             self._handles.shed()
+            self._outstanding.shed()
         elif isinstance(entry, CaptureMark) and self._counts is not None:
             entry = _counting(entry, self._counts)
         if self._replay is None:

@@ -40,13 +40,12 @@ class Sent(NamedTuple):
     """What an incarnation sent."""
 
     me: Member
-    delivered: int
-    """The number of the last message that was delivered here."""
-    lost: tuple[bytes, ...]
+    undelivered: tuple[tuple[int, bytes], ...]
+    """By number, what was not delivered here."""
 
     def beyond(self, count: int) -> tuple[bytes, ...]:
         """What is lost, and not among the first `count`."""
-        return self.lost[max(0, count - self.delivered) :]
+        return tuple(message for number, message in self.undelivered if number > count)
 
 
 class RejoinPolicy:
@@ -90,7 +89,7 @@ class RejoinPolicy:
         if former.seq is not None and view.seq is not None and view.seq >= former.seq:
             missed = range(former.seq + 1, view.seq + 1)
         sent = former.sent
-        again = Rejoined(former.reason, me, former.cause, missed, sent.lost)
+        again = Rejoined(former.reason, me, former.cause, missed, sent.beyond(0))
         count = counts.of(sent.me, view) if counts is not None else None
         if counts is None or count is None:
             return again
@@ -101,7 +100,7 @@ class RejoinPolicy:
         if self.inside:
             of = self.outstanding
             assert of.me is not None, "it ended and never began"
-            sent = Sent(of.me, of.delivered_number, of.lost())
+            sent = Sent(of.me, of.undelivered())
             self._former = Former(reason, cause, of.seq, sent)
             if now_s - self._began_s >= LASTING_S:
                 self._setbacks = 0

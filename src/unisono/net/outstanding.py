@@ -6,12 +6,13 @@ The next incarnation reports them in `Rejoined`. Bounded by the window.
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from unisono.model import Member, Message
-from unisono.parts.message_runs import MessageRuns, last_number
+from unisono.parts.message_runs import MessageRuns, own_numbers
 
 DELAYS_COUNT: Final = 512
 
@@ -23,8 +24,11 @@ class Outstanding:
         self.me: Member | None = None
         self._batches: deque[tuple[int, Sequence[bytes]]] = deque()
         """Messages sent together, with the number of the last of them."""
-        self._sent = self.delivered_number = 0
-        """Numbers of the last own message."""
+        self._sent = self._whole = 0
+        """The number of the last own message, and of the last delivered with all before it."""
+        self._ahead: list[range] = []
+        """Numbers beyond that were delivered: a weaker message overtakes a stronger one."""
+        self._shed = False
         self.sent_count = 0
         """Of all incarnations."""
         self.delays_s: deque[float] = deque(maxlen=DELAYS_COUNT)
@@ -39,7 +43,9 @@ class Outstanding:
         self.me, self.seq = me, None
         self._batches.clear()
         self._timed = None
-        self._sent = self.delivered_number = 0
+        self._ahead.clear()
+        self._sent = self._whole = 0
+        self._shed = False
 
     def sent(self, messages: Sequence[bytes]) -> None:
         self._sent += len(messages)
@@ -56,15 +62,33 @@ class Outstanding:
         else:
             self.seq = messages[-1].seq
         if self._batches:
-            self.delivered_number = max(self.delivered_number, last_number(messages, self.me))
-            if self._timed is not None and self._timed[0] <= self.delivered_number:
+            for numbers in own_numbers(messages, self.me):
+                self._note(numbers)
+            if self._timed is not None and self._timed[0] <= self._whole:
                 self.delays_s.append(time.monotonic() - self._timed[1])
                 self._timed = None
-            while self._batches and self._batches[0][0] <= self.delivered_number:
+            while self._batches and self._batches[0][0] <= self._whole:
                 self._batches.popleft()
 
-    def lost(self) -> tuple[bytes, ...]:
-        """Messages sent and not delivered, in order."""
-        found = [message for _, messages in self._batches for message in messages]
-        first = self._sent - len(found)
-        return tuple(found[max(0, self.delivered_number - first) :])
+    def _note(self, numbers: range) -> None:
+        if self._shed:  # What is missing before it was dropped on its way here.
+            self._shed, self._whole = False, max(self._whole, numbers.start - 1)
+        if numbers.start > self._whole + 1:
+            insort(self._ahead, numbers, key=lambda each: each.start)
+            return
+        self._whole = max(self._whole, numbers.stop - 1)
+        while self._ahead and self._ahead[0].start <= self._whole + 1:
+            self._whole = max(self._whole, self._ahead.pop(0).stop - 1)
+
+    def shed(self) -> None:
+        """Messages were dropped on their way here, perhaps own ones: those count as delivered."""
+        self._shed = True
+
+    def undelivered(self) -> tuple[tuple[int, bytes], ...]:
+        """Messages sent and not delivered, by number."""
+        return tuple(
+            (number, message)
+            for last, messages in self._batches
+            for number, message in enumerate(messages, last - len(messages) + 1)
+            if number > self._whole and not any(number in each for each in self._ahead)
+        )

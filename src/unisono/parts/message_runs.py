@@ -123,12 +123,18 @@ class MessageRuns(Sequence[Message]):
         return max([s.number + s.times - 1 for s in self._spans if s.sender == sender], default=0)
 
     def note_last_numbers(self, last: dict[Member, int]) -> None:
-        """By sender, the number of its last message."""
+        """By sender, the highest number of its messages."""
         if self._made is not None:
-            last.update((message.sender, message.number) for message in self._made)
+            note_last_numbers(self._made, last)
             return
         for sender, _, _, _, times, number, _, _, _, _ in self._spans:
-            last[sender] = number + times - 1
+            last[sender] = max(last.get(sender, 0), number + times - 1)
+
+    def numbers_of(self, sender: Member | None) -> list[range]:
+        """Those of this sender, as they are delivered."""
+        if self._made is not None:
+            return own_numbers(self._made, sender)
+        return [range(s.number, s.number + s.times) for s in self._spans if s.sender == sender]
 
     def of(self, sender: Member | None, numbers: Collection[int]) -> list[Unread]:
         """The messages of this sender with these numbers."""
@@ -180,6 +186,22 @@ class MessageRuns(Sequence[Message]):
 
 def _looked_at(messages: list[Message]) -> MessageRuns:
     return MessageRuns(list(map(MessageRun.of, messages)))
+
+
+def note_last_numbers(messages: Sequence[Message], last: dict[Member, int]) -> None:
+    """By sender, the highest number of its messages."""
+    if isinstance(messages, MessageRuns):
+        messages.note_last_numbers(last)
+        return
+    for sender, _, number, *_ in messages:
+        last[sender] = max(last.get(sender, 0), number)
+
+
+def own_numbers(messages: Sequence[Message], sender: Member | None) -> list[range]:
+    """The numbers of this sender's messages, as they are delivered."""
+    if isinstance(messages, MessageRuns):
+        return messages.numbers_of(sender)
+    return [range(m.number, m.number + 1) for m in messages if m.sender == sender]
 
 
 def last_number(messages: Sequence[Message], sender: Member | None) -> int:
