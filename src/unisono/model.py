@@ -239,6 +239,9 @@ class View:
     does not report it."""
     changes: tuple[Change, ...] = ()
     """What happened, and to which members."""
+    founding: str = ""
+    """The view with which the group was founded, told with the first view of a member, where the
+    protocol knows it."""
 
     def __contains__(self, who: object) -> bool:
         return who in self.members

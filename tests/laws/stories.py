@@ -593,6 +593,12 @@ DOCTORED: list[Doctored] = [
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 c d at 0
     """),
+    _doctored("one_primary", "two go on apart from the two that founded their group", """
+        a: join 1 | view 1 a b joined a b founded at 0
+        b: join 1 | view 1 a b joined a b founded at 0
+        c: join 1 | stop excluded by view 1 founded 1
+        d: join 1 | view 3 c d joined c d at 0 of 1 | stop excluded by view 1 founded 1
+    """),
     _doctored("one_primary", "one excludes another from the group that a third founded", """
         a: join 1 | stop excluded by view 3 founded 1
         b: join 1 | view 2 a b joined a b | view 3 b left a
@@ -1268,6 +1274,12 @@ SOUND: list[Sound] = [
         b: join 1 | view 2 a b c at 0 | crash
         c: join 1 | view 2 a b c at 0 | crash
         d: join 1 | view 4 b c d at 0
+    """),
+    _sound("of two groups that were founded one gives way, and never showed its founding", """
+        a: join 1 | view 1 a b joined a b founded at 0
+        b: join 1 | view 1 a b joined a b founded at 0
+        c: join 1 | stop excluded by view 1 founded 1
+        d: join 1 | view 3 c d joined c d at 0 of 2 | stop excluded by view 1 founded 1
     """),
     _sound("one founds alone beside a group whose founding nobody showed, and joins that", """
         a: join 1 | stop excluded by view 3 founded 1

@@ -6,6 +6,7 @@
 A line is (more of) one life, in its order; what happens is set apart by bars:
 
     view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded | parted]  it installs a view
+        [of ID]                         of the group that was founded with that view
         [also WHAT[:N]:MEMBER…]         with these changes: `lock_granted:7:a failed:b primary:3:`
     transitional ID MEMBER…             it installs a transitional view
     holds MEMBER:N…                     what it has received when the view ends
@@ -152,7 +153,12 @@ class Teller:
         parts: dict[str, list[str]] = {"members": []}
         part = parts["members"]
         for word in rest:
-            if word in ("cut", "at", "stayed", "joined", "left", "founded", "parted", "also"):
+            if word in (
+                *("cut", "at", "stayed", "joined", "left", "founded"),
+                "parted",
+                "also",
+                "of",
+            ):
                 part = parts.setdefault(word, [])
             else:
                 part.append(word)
@@ -171,6 +177,7 @@ class Teller:
             },
             changes=(
                 *(word for word in ("founded", "parted") if word in parts),
+                *(f"of {founding}" for founding in parts.get("of", ())),
                 *(_change(each) for each in parts.get("also", ())),
             )
             or None,

@@ -274,3 +274,8 @@ def test_no_law_blames_two_that_crash_or_stop_before_they_show_whom_they_admitte
 
 def test_no_law_takes_a_lone_founding_for_that_of_a_group_that_had_its_own() -> None:
     assert run(Plan(protocol="ring", nodes=5, seed=1_315_307, messages=60)).violations == ()
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(3, 1_401_786), (5, 1_401_517)])
+def test_a_newcomer_tells_the_founding_that_nobody_showed(nodes: int, seed: int) -> None:
+    assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.laws.cycles import knots
 from unisono.trace.checks import VIEWS
@@ -14,6 +14,8 @@ from unisono.trace.record import Row
 
 FOUNDED, PARTED, MERGED = "founded", "parted", "merged"
 PRIMARY = "primary"
+OF: Final = "of "
+"""Before the founding of the group, in a first view."""
 
 
 def tells(row: Row, what: str) -> bool:
@@ -61,8 +63,9 @@ def lineages(history: History) -> dict[str, str]:
     has such a view, and it is `founded`, it is of that one. Where there are several, it is of the
     one without `parted` that other lives in its views are of, if that is one; where they are of
     none, of the one that the last earlier incarnations of its nodes were of, if that is one.
-    Otherwise, of which is not known, and it is not compared with others. A lineage of which a life
-    that it excluded tells the founding, which nobody installed, goes on from no other.
+    Otherwise, of which is not known, and it is not compared with others. Lives that tell the same
+    founding, or installed it, are of one lineage. A lineage of which a member, or a life that it
+    excluded, tells the founding, which nobody installed, goes on from no other.
     """
     found = components(history)
     begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
@@ -84,21 +87,30 @@ def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[s
     }
 
 
+def told_founding(row: Row) -> str:
+    """The founding of the group that the row tells; empty if it tells none, or is one itself."""
+    told = (each.removeprefix(OF) for each in row.changes or () if each.startswith(OF))
+    return "" if tells(row, FOUNDED) or tells(row, PARTED) else next(told, "")
+
+
 def _founded_unseen(history: History, found: Mapping[str, str]) -> set[str]:
-    """Lineages of which a life that they excluded tells the founding, which nobody installed."""
+    """Lineages of which a member, or a life that they excluded, tells the founding, which nobody
+    installed."""
     views = {
         row.view: found[name]
         for trace in history.lives.values()
         for name, rows in stretches(trace).items()
         for row in rows
     }
-    return {
+    told = {
         views[trace.excluded_by]
         for trace in history.lives.values()
         if trace.excluded_by in views
         and trace.excluded_by_founding
         and trace.excluded_by_founding not in views
     }
+    rows = (row for trace in history.lives.values() for row in trace.views)
+    return told | {views[row.view] for row in rows if told_founding(row) not in ("", *views)}
 
 
 class Spell(NamedTuple):
@@ -152,7 +164,7 @@ def _start(trace: IncarnationTrace, parted: Row) -> int:
 
 def components(history: History) -> dict[str, str]:
     """By name of a stretch of views, and so by key, the smallest of those that have the same views,
-    and so on."""
+    or tell the same founding or have it, and so on."""
     named = {
         name: rows for trace in history.lives.values() for name, rows in stretches(trace).items()
     }
@@ -166,8 +178,8 @@ def components(history: History) -> dict[str, str]:
 
     first: dict[str, str] = {}
     for name, rows in named.items():
-        for row in rows:
-            one, two = sorted((root(name), root(first.setdefault(row.view, name))))
+        for view in {row.view for row in rows} | {told_founding(row) for row in rows} - {""}:
+            one, two = sorted((root(name), root(first.setdefault(view, name))))
             parent[two] = one
     return {name: root(name) for name in named}
 

@@ -65,10 +65,10 @@ class Row(NamedTuple):
     stayed: tuple[str, ...] | None = None
     """Of a view: the transitional set, where the protocol reports it."""
     changes: tuple[str, ...] | None = None
-    """Of a view: the changes, as `founded` or `failed b#1 c#1`; of a stop, its
-    cause, and where it was excluded the view and the founding of those that went on, if known:
-    `view 3-0a1b2c`, `founding 1-0a1b2c`; of a clean leave that view alone, where the member agreed
-    to it."""
+    """Of a view: the changes, as `founded` or `failed b#1 c#1`; of a first view also the group's
+    founding, where the protocol tells it: `of 1-0a1b2c`. Of a stop, its cause, and where it was
+    excluded the view and the founding of those that went on, if known: `view 3-0a1b2c`,
+    `founding 1-0a1b2c`. Of a clean leave that view alone, where the member agreed to it."""
     peer: str | None = None
     """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None

@@ -213,6 +213,7 @@ class Tap:
 
     def _write_view(self, now_us: int, view: View) -> None:
         self._view = view.id
+        told = (f"of {view.founding}",) if view.founding not in ("", view.id) else ()
         self._write(
             now_us,
             "transitional" if view.transitional else "view",
@@ -222,7 +223,7 @@ class Tap:
             joined=_named(view.joined),
             left=_named(view.left),
             stayed=_named(view.stayed) or None,
-            changes=tuple(map(str, view.changes)) or None,
+            changes=(*map(str, view.changes), *told) or None,
         )
 
     # -- protocol work -----------------------------------------------------------------------

@@ -98,6 +98,7 @@ class DeliveryQueue:
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
             changes=changes,
+            founding=str(ring.founding) if first else "",
         )
         if parted:
             self._part(ring, min(each.known for each in parted))
