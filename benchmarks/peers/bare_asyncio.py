@@ -11,18 +11,16 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from benchmarks.peers.client import Carrier, PeerReceiver, run
-from benchmarks.peers.tools import PeerTool, start_python
+from benchmarks.peers.tools import PeerTool, members_alone, one_sender
 from unisono.bench.cluster import Cluster
-from unisono.bench.hosts import LOOPBACK, Hosts, free_ports
+from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
-from unisono.config import PORT
 from unisono.net import offload
 from unisono.net.bench import BUFFER_BYTES, GROUP, PACKET_BYTES
-from unisono.processes import Processes
 
 
 class BareAsyncio(PeerTool):
@@ -36,21 +34,14 @@ class BareAsyncio(PeerTool):
         return ""
 
     def refuses(self, workload: Workload) -> str:
-        if workload.senders != 1:
-            return "asyncio has one sender: without flow control two would only drown each other"
         if workload.size > PACKET_BYTES:
             return f"asyncio has no messages above a packet of {PACKET_BYTES} bytes"
-        return ""
+        return one_sender(self.name, workload)
 
-    @contextlib.contextmanager
-    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
-        port = free_ports(1)[0] if hosts.net == LOOPBACK else PORT
-        with Processes() as members:
-            for host in hosts.members:
-                where = (hosts.interface_of(host), str(port))
-                arguments = (*where, str(host.index), str(len(hosts.members)))
-                start_python(members, host, __name__, *arguments)
-            yield Cluster([*members])
+    def started(
+        self, hosts: Hosts, workload: Workload
+    ) -> contextlib.AbstractContextManager[Cluster]:
+        return members_alone(hosts, __name__)
 
 
 class Receiving(asyncio.DatagramProtocol):

@@ -2,22 +2,21 @@
 
 The ceiling for every protocol of ours: packets as large as ours, sent and received in bursts. What
 is lost is lost, so a receiver counts what it got. Small messages share a packet, large ones take
-several. `python -m benchmarks.peers.raw HOW` is a member.
+several. `python -m benchmarks.peers.raw INTERFACE PORT` is a member.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from benchmarks.peers.tools import start_python
+from benchmarks.peers.tools import members_alone, one_sender
 from unisono.bench.cluster import Cluster
-from unisono.bench.hosts import LOOPBACK, Hosts, free_ports
+from unisono.bench.hosts import Hosts
 from unisono.bench.line_protocol import (
     DATA,
     END,
@@ -31,10 +30,9 @@ from unisono.bench.line_protocol import (
     stride,
 )
 from unisono.bench.system import Workload
-from unisono.config import PORT
 from unisono.net import offload
 from unisono.net.bench import BUFFER_BYTES, BURST_COUNT, GROUP, PACKET_BYTES
-from unisono.processes import Processes, rss_peak_kb
+from unisono.processes import rss_peak_kb
 
 PART: Final = 2
 """A kind of packet that only bare sockets have: a fragment, more of the message follows."""
@@ -58,18 +56,12 @@ class Raw:
         return ""
 
     def refuses(self, workload: Workload) -> str:
-        if workload.senders != 1:
-            return "raw has one sender: without flow control two would only drown each other"
-        return ""
+        return one_sender(self.name, workload)
 
-    @contextlib.contextmanager
-    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
-        port = free_ports(1)[0] if hosts.net == LOOPBACK else PORT
-        with Processes() as members:
-            for host in hosts.members:
-                how = {"port": port, "interface": hosts.interface_of(host)}
-                start_python(members, host, __name__, json.dumps(how))
-            yield Cluster([*members])
+    def started(
+        self, hosts: Hosts, workload: Workload
+    ) -> contextlib.AbstractContextManager[Cluster]:
+        return members_alone(hosts, __name__)
 
 
 class RawMember:
@@ -191,7 +183,8 @@ def _sleep_until(at_ns: int) -> None:
 
 
 def main() -> int:
-    member = RawMember(**json.loads(sys.argv[1]))
+    interface, port, *_ = sys.argv[1:]
+    member = RawMember(int(port), interface)
     answer({"ready": True})
     for line in sys.stdin:
         if line.strip() == "quit":

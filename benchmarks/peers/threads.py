@@ -9,16 +9,14 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import unisono.sync
 from benchmarks.peers.client import Carrier, PeerReceiver, run
-from benchmarks.peers.tools import PeerTool, start_python
+from benchmarks.peers.tools import PeerTool, members_alone
 from unisono.bench.cluster import Cluster
-from unisono.bench.hosts import LOOPBACK, Hosts, free_ports
+from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
-from unisono.config import PORT
-from unisono.processes import Processes
 
 
 class Threads(PeerTool):
@@ -29,15 +27,10 @@ class Threads(PeerTool):
     def missing(self) -> str:
         return ""
 
-    @contextlib.contextmanager
-    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
-        port = free_ports(1)[0] if hosts.net == LOOPBACK else PORT
-        with Processes() as members:
-            for host in hosts.members:
-                where = (hosts.interface_of(host), str(port))
-                arguments = (*where, str(host.index), str(len(hosts.members)))
-                start_python(members, host, __name__, *arguments)
-            yield Cluster([*members])
+    def started(
+        self, hosts: Hosts, workload: Workload
+    ) -> contextlib.AbstractContextManager[Cluster]:
+        return members_alone(hosts, __name__)
 
 
 class ThreadsCarrier(Carrier):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from unisono.bench.checkout import environment
-from unisono.bench.hosts import Host
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import LOOPBACK, Host, Hosts, free_ports
 from unisono.bench.system import Workload
+from unisono.config import PORT
 from unisono.processes import Process, Processes, RunFailed
 
 COMPILE_S: Final = 60
@@ -54,6 +58,25 @@ def start_python(processes: Processes, host: Host, module: str, *arguments: str)
     # -P: a folder `benchmarks` in the working directory is not ours.
     command = (*host.prefix, sys.executable, "-P", "-m", module, *arguments)
     return processes.start(f"member {host.index}", command, environment())
+
+
+@contextlib.contextmanager
+def members_alone(hosts: Hosts, module: str) -> Iterator[Cluster]:
+    """Members in Python that need no server: each is given its interface, the group's port, its
+    index, and how many there are."""
+    port = free_ports(1)[0] if hosts.net == LOOPBACK else PORT
+    with Processes() as members:
+        for host in hosts.members:
+            where = (hosts.interface_of(host), str(port))
+            start_python(members, host, module, *where, str(host.index), str(len(hosts.members)))
+        yield Cluster([*members])
+
+
+def one_sender(name: str, workload: Workload) -> str:
+    """What a system without flow control says to more senders; empty for one."""
+    if workload.senders == 1:
+        return ""
+    return f"{name} has one sender: without flow control two would only drown each other"
 
 
 def compiled(*command: str) -> None:
