@@ -211,7 +211,7 @@ def keep(out: Path, results: Mapping[str, Any]) -> list[Path]:
     )
     out.mkdir(parents=True, exist_ok=True)
     written = [out / "levels.json"]
-    written[0].write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    written[0].write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
     for each in PICTURES:
         written.append(out / f"{each.name}.svg")
         written[-1].write_text(drawn(rows, each, subtitle), encoding="utf-8")
